@@ -50300,7 +50300,7 @@ typedef struct sbit__infer {
     const struct sbit__infer *outer; /* of the parent graph, for captured values; or NULL */
     sbit__arena *arena;
     sbit__arena *passing; /* for what one node needs; NULL: arena */
-    sbit_type *types;
+    sbit_type **types; /* NULL: nothing asks for it */
     const sbit_tensor **known; /* data that is known now: constants, followed integers */
     const sbit_dim **elems;    /* followed integers, some of them unknown */
     int64_t *elem_counts;
@@ -50311,6 +50311,10 @@ typedef struct sbit__infer {
     int64_t own_body_nodes; /* what body_nodes points to, in the outermost graph */
 } sbit__infer;
 
+/* Arrays without entries: the caller says where types lie. */
+SBIT__FN sbit_status sbit__infer_begin(sbit__infer *state, const sbit_graph *graph,
+                                       const sbit__infer *outer, sbit__arena *arena,
+                                       sbit_error *error);
 /* Fills state->arena and the arrays: constants get their types and data, captured values what
  * `outer` knows, the others their declared types if they have no producer. */
 SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *graph,
@@ -50391,9 +50395,9 @@ static bool sbit__type_is_unknown(const sbit_type *type)
 
 /* >>values */
 
-SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *graph,
-                                      const sbit__infer *outer, sbit__arena *arena,
-                                      sbit_error *error)
+SBIT__FN sbit_status sbit__infer_begin(sbit__infer *state, const sbit_graph *graph,
+                                       const sbit__infer *outer, sbit__arena *arena,
+                                       sbit_error *error)
 {
     const uint32_t limit = sbit_graph_value_limit(graph);
     memset(state, 0, sizeof *state);
@@ -50402,33 +50406,48 @@ SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *grap
     state->outer = outer;
     state->arena = arena;
     state->body_nodes = outer != NULL ? outer->body_nodes : &state->own_body_nodes;
-    state->types = (sbit_type *)sbit__arena_array(arena, limit, sizeof(sbit_type));
+    state->types = (sbit_type **)sbit__arena_array(arena, limit, sizeof(sbit_type *));
     state->known = (const sbit_tensor **)sbit__arena_array(arena, limit, sizeof(void *));
     state->elems = (const sbit_dim **)sbit__arena_array(arena, limit, sizeof(void *));
     state->elem_counts = (int64_t *)sbit__arena_array(arena, limit, sizeof(int64_t));
-    if (state->types == NULL || state->known == NULL || state->elems == NULL ||
-        state->elem_counts == NULL) {
+    return state->types == NULL || state->known == NULL || state->elems == NULL ||
+                   state->elem_counts == NULL
+               ? sbit__infer_oom(state, error)
+               : SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *graph,
+                                      const sbit__infer *outer, sbit__arena *arena,
+                                      sbit_error *error)
+{
+    const uint32_t limit = sbit_graph_value_limit(graph);
+    sbit_type *types = (sbit_type *)sbit__arena_array(arena, limit, sizeof(sbit_type));
+    SBIT__TRY(sbit__infer_begin(state, graph, outer, arena, error));
+    if (types == NULL) {
         return sbit__infer_oom(state, error);
     }
     for (uint32_t i = 0; i < limit; i++) {
         sbit_value_id id;
         const sbit_value_info *info = NULL;
         id.idx = i;
-        state->types[i] = sbit__type_unknown();
+        types[i] = sbit__type_unknown();
+        state->types[i] = &types[i];
         if (i == 0 || !sbit_graph_value_alive(graph, id)) {
             continue;
         }
         info = sbit_graph_value(graph, id);
         if (info->is_constant) {
-            state->types[i] = sbit__type_of_tensor(&info->constant);
+            types[i] = sbit__type_of_tensor(&info->constant);
             state->known[i] = &info->constant;
         } else if (info->outer.idx != 0 && outer != NULL) {
-            state->types[i] = outer->types[info->outer.idx];
+            if (outer->types[info->outer.idx] != NULL) {
+                types[i] = *outer->types[info->outer.idx];
+            }
             state->known[i] = outer->known[info->outer.idx];
             state->elems[i] = outer->elems[info->outer.idx];
             state->elem_counts[i] = outer->elem_counts[info->outer.idx];
         } else if (info->producer.idx == 0) {
-            state->types[i] = info->type;
+            types[i] = info->type;
         }
     }
     return SBIT_OK;
@@ -50461,7 +50480,7 @@ static const sbit_dim *sbit__infer_elems(sbit__infer *state, sbit_value_id id, b
 SBIT__FN const sbit_tensor *sbit__infer_known(sbit__infer *state, sbit_value_id id, bool *ok)
 {
     const sbit_dim *elems = state->elems[id.idx];
-    const sbit_type *type = &state->types[id.idx];
+    const sbit_type *type = state->types[id.idx];
     const int64_t count = state->elem_counts[id.idx];
     sbit_tensor *tensor = NULL;
     if (state->known[id.idx] != NULL || elems == NULL || type->kind != SBIT_KIND_TENSOR ||
@@ -50607,7 +50626,9 @@ static sbit_status sbit__infer_report(const sbit__infer *state, sbit_graph *grap
     if (*types == NULL) {
         return sbit__infer_oom(state, error);
     }
-    memcpy(*types, state->types, limit * sizeof **types);
+    for (size_t i = 0; i < limit; i++) {
+        (*types)[i] = *state->types[i];
+    }
     results->graphs[graph->index] = graph;
     return SBIT_OK;
 }
@@ -50638,17 +50659,17 @@ static sbit_status sbit__infer_body_in(const sbit_op_call *call, sbit_graph *bod
     for (size_t i = 0; inputs != NULL && i < sbit_graph_input_count(body); i++) {
         const sbit_value_id id = sbit_graph_input(body, i);
         if (inputs[i] != NULL) {
-            const sbit_type declared = child.types[id.idx];
-            child.types[id.idx] = *inputs[i];
+            const sbit_type declared = *child.types[id.idx];
+            *child.types[id.idx] = *inputs[i];
             if (child.results != NULL) {
                 sbit__infer_hint(&child, sbit_graph_value(body, id)->name, &declared,
-                                 &child.types[id.idx]);
+                                 child.types[id.idx]);
             }
         }
     }
     SBIT__TRY(sbit__infer_run(&child, error));
     for (size_t i = 0; outputs != NULL && i < sbit_graph_output_count(body); i++) {
-        outputs[i] = child.types[sbit_graph_output(body, i).idx];
+        outputs[i] = *child.types[sbit_graph_output(body, i).idx];
     }
     return child.results != NULL ? sbit__infer_report(&child, body, error) : SBIT_OK;
 }
@@ -50733,7 +50754,7 @@ static bool sbit__infer_gather(sbit__infer *state, const sbit_node *node, sbit__
     for (size_t i = 0; i < ins; i++) {
         const sbit_value_id id = node->inputs[i];
         if (id.idx != 0) {
-            a->in_type[i] = &state->types[id.idx];
+            a->in_type[i] = state->types[id.idx];
             a->in[i] = sbit__infer_known(state, id, &ok);
             a->in_elems[i] = sbit__infer_elems(state, id, &ok);
             a->in_elem_count[i] = state->elem_counts[id.idx];
@@ -50758,9 +50779,9 @@ static void sbit__infer_accept(sbit__infer *state, const sbit_node *node, const 
         if (info == NULL) {
             continue;
         }
-        state->types[id.idx] = has_row ? out[i] : info->type;
+        *state->types[id.idx] = has_row ? out[i] : info->type;
         if (has_row && state->results != NULL) {
-            sbit__infer_hint(state, info->name, &info->type, &state->types[id.idx]);
+            sbit__infer_hint(state, info->name, &info->type, state->types[id.idx]);
         }
     }
 }
@@ -50938,7 +50959,7 @@ static sbit_status sbit__facts_forget_loose(sbit__infer *state, sbit_error *erro
     bool *loose = NULL;
     SBIT__TRY(sbit__loose_symbols(state->graph, state->arena, &loose, error));
     for (size_t i = 0; i < sbit_graph_input_count(state->graph); i++) {
-        sbit_type *type = &state->types[sbit_graph_input(state->graph, i).idx];
+        sbit_type *type = state->types[sbit_graph_input(state->graph, i).idx];
         for (int32_t d = 0; d < type->rank; d++) {
             if (type->dims[d].symbol < count && loose[type->dims[d].symbol]) {
                 type->dims[d] = sbit__dim_any();
@@ -50991,7 +51012,7 @@ SBIT__FN void sbit__facts_deinit(sbit__facts *facts)
 
 SBIT__FN const sbit_type *sbit__facts_type(const sbit__facts *facts, sbit_value_id id)
 {
-    return id.idx == 0 || id.idx >= facts->limit ? &facts->unknown : &facts->state->types[id.idx];
+    return id.idx == 0 || id.idx >= facts->limit ? &facts->unknown : facts->state->types[id.idx];
 }
 
 SBIT__FN const sbit_dim *sbit__facts_elems(const sbit__facts *facts, sbit_value_id id,
@@ -51479,7 +51500,8 @@ SBIT__FN sbit_node_id sbit__lowered_origin(const sbit__lowered *lowered, sbit_no
  * A program is what is run, with all that its constants make; sessions only read it. What outlives
  * a plan in a session: the order of nodes, blocks of values whose shape depends on data, sessions
  * of bodies. What a plan holds (types, places, steps, parameter blocks) is made anew when input
- * shapes change. Arrays "by value" and "by node" are indexed by the ids' idx.
+ * shapes change. Arrays "by value" and "by node" are indexed by the ids' idx; those of sessions hold
+ * no more than pointers: constants are the program's, and what nothing needs has no memory.
  */
 #ifndef SBIT_EXEC_PRIVATE_H
 #define SBIT_EXEC_PRIVATE_H
@@ -51489,7 +51511,7 @@ extern "C" {
 #endif
 
 #define SBIT__EXEC_ALIGN ((size_t)64)
-#define SBIT__EXEC_ARENA ((size_t)4096) /* blocks do not grow: what is told is what is needed */
+#define SBIT__EXEC_ARENA ((size_t)2048) /* blocks do not grow: what is told is what is needed */
 #define SBIT__EXEC_FOREVER INT32_MAX    /* last use of a value that outlives the run */
 
 /* Where the data of a value lies. */
@@ -51502,13 +51524,13 @@ typedef enum sbit__place {
     SBIT__PLACE_DYNAMIC   /* a block of its own, sized while running */
 } sbit__place;
 
-typedef struct sbit__exec_value {
-    sbit__place place;
-    uint32_t root;       /* the value whose memory this one has; itself if not shared */
-    int32_t first, last; /* steps that make and last use it; of a root: all that share it */
+/* What shares a block of memory: it lives from one step to another and gets an offset. */
+typedef struct sbit__life {
+    int32_t first, last;
+    uint32_t rank; /* decides between equal ones */
+    bool placed;
     size_t offset, bytes;
-    bool fixed; /* type and shape were known when the plan was made */
-} sbit__exec_value;
+} sbit__life;
 
 /* A block of memory in a list. The data follows, 64-byte aligned. */
 typedef struct sbit__exec_block {
@@ -51523,6 +51545,26 @@ typedef struct sbit__dynamic {
     bool constant; /* main counts as state */
     sbit__exec_block *items;
 } sbit__dynamic;
+
+/* A value of a session or, if it is constant, of its program. */
+typedef struct sbit__exec_value {
+    sbit_value value;
+    sbit_type type;
+    sbit_type *fed_type; /* what the caller feeds it as */
+    bool fed;
+    sbit__dynamic dynamic;
+    bool shared; /* the program's: sessions only read it */
+
+    bool fixed; /* type and shape were known when the plan was made */
+    sbit__place place;
+    struct sbit__exec_value *root; /* the value whose memory this one has; itself if not shared */
+    sbit__life life;               /* steps that make and last use it; of a root: all that share */
+} sbit__exec_value;
+
+/* A parameter block; the data follow, aligned for any number. */
+typedef struct sbit__params {
+    size_t bytes, unused; /* of the data */
+} sbit__params;
 
 /* A result of run_body, in the node that called it. */
 typedef struct sbit__body_result {
@@ -51539,52 +51581,69 @@ typedef struct sbit__exec_body {
     sbit_session *session;
 } sbit__exec_body;
 
-/* What is kept of a node between plans. */
+/* Types of inputs and outputs at the last prepare while running. */
+typedef struct sbit__exec_late {
+    size_t bytes; /* of this */
+    bool holds;
+    sbit_type types[1]; /* and more */
+} sbit__exec_late;
+
+/* What is kept of a node that is needed between plans. */
 typedef struct sbit__exec_node {
+    const sbit_node *node;
     const sbit_op_row *row;
     int32_t opset;
+    bool folded;        /* the program has computed the outputs */
+    bool skipped;       /* in the current plan: the outputs are known */
+    const void *packed; /* the program's; NULL: none */
+    sbit__params *params;
     sbit_value_id *captures; /* of its bodies */
     size_t capture_count;
-    bool needed;
-    bool folded;        /* the program has computed the outputs */
-    const void *packed; /* the program's; NULL: none */
-    sbit__exec_block *params;
-    sbit_type *prepared; /* types of inputs and outputs at the last prepare while running */
-    size_t prepared_bytes;
-    bool prepared_holds;
+    sbit__exec_late *late;
     sbit__exec_body *bodies;
     sbit__body_result *results; /* newest first */
     uint64_t body_calls;
     uint64_t nanoseconds, runs;
-    bool skipped; /* in the current plan: the outputs are known */
 } sbit__exec_node;
 
 /* One action of a plan. */
 typedef struct sbit__step {
     sbit_session *session;
-    const sbit_node *node;
     sbit__exec_node *data;
-    sbit_op_call call;               /* complete: pointers go to the session's arrays by value */
-    const sbit_tensor **constant_in; /* call.in for prepare */
-    uint32_t alias;                  /* the input whose memory output 0 has; 0: none */
-    bool copies;  /* a view of something that is no tensor: copied by the executor */
-    bool resolve; /* output shapes are found while running */
-    bool late;    /* prepare is called while running */
+    uint32_t alias; /* the input whose memory output 0 has; 0: none */
+    bool copies;    /* a view of something that is no tensor: copied by the executor */
+    bool resolve;   /* output shapes are found while running */
+    bool late;      /* prepare is called while running */
     bool tapped;
-    bool has_scratch; /* in the block, at scratch_at; else the session's own is used */
-    size_t scratch_bytes, scratch_at;
-    bool asked;               /* prepare asked for a parameter block */
-    sbit__exec_block *packed; /* while packing: what was asked for ... */
-    uint32_t released;        /* ... and the inputs (bits) that are not read again */
+    bool asked;       /* prepare asked for a parameter block */
+    bool has_scratch; /* in the block; else the session's own is used */
+    size_t scratch_bytes;
+    sbit__life scratch;
 } sbit__step;
+
+/* The arrays of a session's call, with room for any of its nodes. */
+typedef struct sbit__call_arrays {
+    const sbit_type **in_type;
+    sbit_type **out_type;
+    const sbit_tensor **in, **constant_in; /* constant_in: `in` of prepare and pack */
+    sbit_tensor **out;
+    const sbit_value **in_value;
+    sbit_value **out_value;
+} sbit__call_arrays;
+
+/* What a row gives while it packs. */
+typedef struct sbit__packing {
+    sbit__exec_block *block;
+    uint32_t released; /* inputs (bits) that are not read again */
+} sbit__packing;
 
 /* What the constants of one graph of a program make. */
 typedef struct sbit__made {
     bool done;
-    const sbit_tensor **folded; /* by value; without data: everyone has packed it */
-    bool *folded_node;          /* by node: all its outputs are folded */
-    const void **packed;        /* by node */
-    uint32_t *released;         /* by node: inputs (bits) that it does not read */
+    sbit__exec_value **values; /* by value; NULL: not constant. Without data: all have packed it */
+    bool *folded;              /* by node: the outputs are constant */
+    const void **packed;       /* by node */
+    uint32_t *released;        /* by node: inputs (bits) that it does not read */
 } sbit__made;
 
 /* Memory that a program took over. */
@@ -51600,8 +51659,8 @@ struct sbit_program {
     sbit__arena arena;
     sbit_graph *graph;     /* a clone of the caller's, lowered */
     sbit__lowered *graphs; /* by index in the family */
-    sbit__made *made;      /* likewise */
     size_t graph_count;
+    sbit__made *made; /* likewise, with the bodies that expanding made */
     bool *kept; /* by value of the root: looked at from outside */
     uint32_t kept_limit;
     sbit_session_desc desc;   /* for its sessions; its arrays are the program's */
@@ -51645,22 +51704,21 @@ struct sbit_session {
 
     sbit__arena arena; /* as long as the session */
     uint32_t value_limit, node_limit;
-    bool *tapped;          /* by value */
-    bool *constant;        /* by value: the program's, not overridden */
-    bool *fed;             /* by value: set by the caller */
-    bool *wanted;          /* by value: a result of the session */
-    sbit_type **fed_types; /* by value; NULL: never fed */
-    sbit_value *values;
-    sbit__dynamic *dynamics;
-    sbit__exec_node *nodes;
+    sbit__exec_value **values; /* by value; NULL: not needed */
+    bool *tapped;              /* by value */
+    bool *wanted;              /* by value: a result of the session */
+    sbit__exec_node *nodes;    /* that are needed, in order */
+    size_t node_count;
+    uint32_t *node_at; /* by node: where it is in `nodes`, plus 1; 0: nothing needs it */
+    sbit_op_call call;      /* of the step that runs */
+    sbit__call_arrays arrays;
+    sbit__packing *packing; /* NULL: nothing is packed now */
     sbit_value_id *inputs, *outputs, *captures;
     size_t input_count, output_count, capture_count;
     sbit__exec_state *states;
     size_t state_count;
     sbit_value *results; /* what sbit_session_output shows */
     sbit__dynamic *result_blocks;
-    sbit_node_id *order; /* needed nodes */
-    size_t order_count;
 
     sbit__arena plan_arena;
     bool planned, ran;
@@ -51668,7 +51726,6 @@ struct sbit_session {
     bool told_symbols; /* that a name contradicts itself */
     uint64_t plan_serial, parent_serial;
     sbit__infer infer;
-    sbit__exec_value *plan; /* by value */
     sbit__step *steps;
     size_t step_count;
     void *block, *scratch;
@@ -51678,6 +51735,9 @@ struct sbit_session {
 };
 
 /* >>storage (storage.c) */
+/* The session's own memory of a value, made if there is none; NULL: out of memory. */
+SBIT__FN sbit__exec_value *sbit__exec_own(sbit_session *session, uint32_t idx);
+SBIT__FN sbit__place sbit__exec_place(const sbit_session *session, uint32_t idx);
 /* An allocator that counts and limits. */
 SBIT__FN void sbit__meter_init(sbit__meter *meter, const sbit_allocator *base, size_t limit,
                                sbit_allocator *out);
@@ -51711,14 +51771,20 @@ SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type 
 SBIT__FN bool sbit__exec_owns(const sbit_session *session, uint32_t idx);
 
 /* >>steps (step.c, run.c) */
-/* Completes a step whose `node` is set. */
-SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, sbit_error *error);
+/* What all calls of a session's rows have, and room for the inputs and outputs of one. */
+SBIT__FN sbit_status sbit__session_make_call(sbit_session *session, size_t ins, size_t outs,
+                                             sbit_error *error);
+/* Makes session->call that of the step: one runs at a time. */
+SBIT__FN sbit_op_call *sbit__step_call(sbit__step *step);
+/* What prepare and pack are given: data of constants alone. */
+SBIT__FN sbit_op_call sbit__step_constant_call(sbit__step *step);
 SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error);
 SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error);
 /* Runs one node now; the outputs lie in their dynamic blocks. */
-SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit_node_id id, sbit_error *error);
+SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit__exec_node *node,
+                                         sbit_error *error);
 SBIT__FN sbit_status sbit__exec_scratch(sbit_session *session, size_t bytes, sbit_error *error);
-SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node);
+SBIT__FN void sbit__exec_free_params(sbit_session *session, sbit__exec_node *node);
 /* Runs the plan's steps on the values as they are set. */
 SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error);
 
@@ -51731,11 +51797,10 @@ SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error
 SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
                                                     const sbit_graph *graph);
 SBIT__FN const sbit__made *sbit__program_made(const sbit_program *program,
-                                              const sbit_graph *graph); /* never NULL */
-/* The constant of a value: the graph's, that of the graph around it, or computed from such; NULL if
- * there is none. */
-SBIT__FN const sbit_tensor *sbit__program_constant(const sbit_program *program,
-                                                   const sbit_graph *graph, sbit_value_id id);
+                                              const sbit_graph *graph);
+/* The constant of a value, once constants are folded; NULL: it is none. */
+SBIT__FN sbit__exec_value *sbit__program_constant(const sbit_program *program,
+                                                  const sbit_graph *graph, uint32_t idx);
 /* Takes over the memory. */
 SBIT__FN sbit_status sbit__program_take(sbit_program *program, sbit__dynamic *dynamic,
                                         sbit_error *error);
@@ -51746,10 +51811,9 @@ SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_gra
 /* >>plan (plan.c, memory.c) */
 SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error);
 SBIT__FN void sbit__plan_drop(sbit_session *session);
-/* Gives `count` of the values, in this order, the lowest offsets where none meets another that
- * lives in the same steps; *bytes: where the last of them ends. */
-SBIT__FN sbit_status sbit__memory_fit(sbit__exec_value *values, size_t value_count,
-                                      sbit__exec_value **lives, size_t count, size_t steps,
+/* Gives lives, in this order, the lowest offsets where none meets another of the same steps;
+ * *bytes: where the last of them ends. */
+SBIT__FN sbit_status sbit__memory_fit(sbit__life **lives, size_t count, size_t steps,
                                       sbit__arena *arena, size_t *bytes, sbit_error *error);
 SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error);
 
@@ -51765,8 +51829,8 @@ SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error);
 
 /* >>sessions (session.c, body.c) */
 /* The type that a value is fed with from now on. */
-SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, uint32_t idx, const sbit_type *type,
-                                            sbit_error *error);
+SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
+                                            const sbit_type *type, sbit_error *error);
 SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id); /* is fed */
 SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_graph *graph,
                                         const sbit_session_desc *desc, sbit_session *parent,
@@ -54465,7 +54529,26 @@ SBIT__FN sbit_status sbit__value_copy(sbit_session *session, sbit__exec_block **
     return SBIT_OK;
 }
 
-/* >>types of values */
+/* >>values */
+
+SBIT__FN sbit__exec_value *sbit__exec_own(sbit_session *session, uint32_t idx)
+{
+    sbit__exec_value *value = session->values[idx];
+    if (value == NULL || value->shared) {
+        value = (sbit__exec_value *)sbit__arena_alloc(&session->arena, sizeof *value);
+        if (value != NULL) {
+            value->root = value;
+            value->type = sbit__type_unknown();
+            session->values[idx] = value;
+        }
+    }
+    return value;
+}
+
+SBIT__FN sbit__place sbit__exec_place(const sbit_session *session, uint32_t idx)
+{
+    return session->values[idx] != NULL ? session->values[idx]->place : SBIT__PLACE_NONE;
+}
 
 SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type *declared)
 {
@@ -54488,10 +54571,11 @@ SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type 
 
 SBIT__FN bool sbit__exec_owns(const sbit_session *s, uint32_t idx)
 {
-    while (s->plan[idx].root != idx) {
-        idx = s->plan[idx].root;
+    const sbit__exec_value *value = s->values[idx];
+    while (value->root != value) {
+        value = value->root;
     }
-    return s->plan[idx].place != SBIT__PLACE_INPUT && s->plan[idx].place != SBIT__PLACE_NONE;
+    return value->place != SBIT__PLACE_INPUT && value->place != SBIT__PLACE_NONE;
 }
 
 SBIT__FN void *sbit__block_data(sbit__exec_block *block)
@@ -54533,10 +54617,10 @@ SBIT__FN void sbit__tensor_of_type(const sbit_type *type, sbit_tensor *out)
 
 static void *sbit__call_alloc_packed(const sbit_op_call *call, size_t bytes)
 {
-    sbit__step *step = (sbit__step *)call->session;
+    sbit_session *session = ((sbit__step *)call->session)->session;
     size_t counted = 0;
-    void *data = step->packed == NULL
-                     ? sbit__block_add(step->session, &step->packed, bytes, &counted)
+    void *data = session->packing != NULL && session->packing->block == NULL
+                     ? sbit__block_add(session, &session->packing->block, bytes, &counted)
                      : NULL;
     if (data != NULL) {
         memset(data, 0, bytes);
@@ -54544,28 +54628,43 @@ static void *sbit__call_alloc_packed(const sbit_op_call *call, size_t bytes)
     return data;
 }
 
+static void *sbit__params_data(sbit__params *params)
+{
+    return params + 1;
+}
+
 /* The block of the last time, if it has that size. */
 static void *sbit__call_alloc_params(const sbit_op_call *call, size_t bytes)
 {
     sbit__step *step = (sbit__step *)call->session;
+    sbit_session *session = step->session;
     sbit__exec_node *data = step->data;
     if (data->params != NULL && data->params->bytes != bytes) {
-        sbit__block_free_all(step->session, &data->params, &step->session->state_bytes);
+        sbit__exec_free_params(session, data);
     }
-    if (data->params == NULL &&
-        sbit__block_add(step->session, &data->params, bytes, &step->session->state_bytes) == NULL) {
-        return NULL;
+    if (data->params == NULL) {
+        size_t total = 0;
+        if (sbit__add_size(bytes, sizeof *data->params, &total)) {
+            data->params = (sbit__params *)sbit__alloc(&session->allocator, total);
+        }
+        if (data->params == NULL) {
+            return NULL;
+        }
+        data->params->bytes = bytes;
+        session->state_bytes += bytes;
     }
     step->asked = true;
-    memset(sbit__block_data(data->params), 0, bytes);
-    return sbit__block_data(data->params);
+    memset(sbit__params_data(data->params), 0, bytes);
+    return sbit__params_data(data->params);
 }
 
 static void sbit__call_release_input(const sbit_op_call *call, int32_t input)
 {
-    sbit__step *step = (sbit__step *)call->session;
-    const bool counted = input >= 0 && input < call->input_count && input < 32;
-    step->released |= counted ? 1u << input : 0;
+    sbit__packing *packing = ((sbit__step *)call->session)->session->packing;
+    const bool counted = packing != NULL && input >= 0 && input < call->input_count && input < 32;
+    if (counted) {
+        packing->released |= 1u << input;
+    }
 }
 
 static void *sbit__call_alloc_text(const sbit_op_call *call, size_t bytes)
@@ -54574,15 +54673,14 @@ static void *sbit__call_alloc_text(const sbit_op_call *call, size_t bytes)
     return sbit__block_add(session, &session->text, bytes, &session->dynamic_bytes);
 }
 
-/* The value of an output that the row may give storage to; NULL if there is none. */
-static sbit_value *sbit__call_output(const sbit_op_call *call, int32_t output, sbit_value_id *id)
+/* An output that the row may give storage to; NULL if there is none. */
+static sbit__exec_value *sbit__call_output(const sbit_op_call *call, int32_t output)
 {
     const sbit__step *step = (const sbit__step *)call->session;
-    if (output < 0 || (size_t)output >= step->node->output_count) {
-        return NULL;
-    }
-    *id = step->node->outputs[output];
-    return id->idx == 0 ? NULL : &step->session->values[id->idx];
+    const sbit_node *node = step->data->node;
+    return output < 0 || (size_t)output >= node->output_count
+               ? NULL
+               : step->session->values[node->outputs[output].idx];
 }
 
 static sbit_status sbit__call_no_output(const sbit_op_call *call, int32_t output, int64_t item,
@@ -54598,52 +54696,47 @@ static sbit_status sbit__call_alloc_output(const sbit_op_call *call, int32_t out
                                            sbit_error *error)
 {
     sbit_session *session = ((sbit__step *)call->session)->session;
-    sbit_value_id id;
-    sbit_value *value = sbit__call_output(call, output, &id);
-    sbit_value *target = value;
+    sbit__exec_value *out = sbit__call_output(call, output);
+    sbit_value *target = out != NULL ? &out->value : NULL;
     size_t bytes = 0;
-    if (value == NULL || item >= (item < 0 ? 0 : value->item_count)) {
-        if (value == NULL || item >= 0) {
-            return sbit__call_no_output(call, output, item, error);
-        }
+    if (out == NULL || (item >= 0 && item >= out->value.item_count)) {
+        return sbit__call_no_output(call, output, item, error);
     }
     if (item >= 0) {
-        target = &value->items[item];
+        target = &out->value.items[item];
         SBIT__TRY(sbit__exec_shape(dtype, rank, dims, &target->tensor, &bytes, error));
         target->kind = SBIT_KIND_TENSOR;
-        target->tensor.data = sbit__block_add(session, &session->dynamics[id.idx].items, bytes,
-                                              &session->dynamic_bytes);
+        target->tensor.data =
+            sbit__block_add(session, &out->dynamic.items, bytes, &session->dynamic_bytes);
         return target->tensor.data == NULL ? sbit__fail_oom(error, bytes) : SBIT_OK;
     }
     target->kind = SBIT_KIND_TENSOR;
-    return sbit__dynamic_tensor(session, &session->dynamics[id.idx], dtype, rank, dims,
-                                &target->tensor, error);
+    return sbit__dynamic_tensor(session, &out->dynamic, dtype, rank, dims, &target->tensor, error);
 }
 
 static sbit_status sbit__call_alloc_items(const sbit_op_call *call, int32_t output,
                                           sbit_value_kind kind, int64_t count, sbit_error *error)
 {
     sbit_session *session = ((sbit__step *)call->session)->session;
-    sbit_value_id id;
-    sbit_value *value = sbit__call_output(call, output, &id);
+    sbit__exec_value *out = sbit__call_output(call, output);
     sbit_value *items = NULL;
     size_t bytes = 0;
-    if (value == NULL || count < 0) {
+    if (out == NULL || count < 0) {
         return sbit__call_no_output(call, output, count, error);
     }
     if (!sbit__mul_size((size_t)count, sizeof(sbit_value), &bytes)) {
         return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "a sequence is too long");
     }
-    items = (sbit_value *)sbit__block_add(session, &session->dynamics[id.idx].items, bytes,
+    items = (sbit_value *)sbit__block_add(session, &out->dynamic.items, bytes,
                                           &session->dynamic_bytes);
     if (items == NULL) {
         return sbit__fail_oom(error, bytes);
     }
     memset(items, 0, bytes);
-    memset(value, 0, sizeof *value);
-    value->kind = kind;
-    value->items = items;
-    value->item_count = count;
+    memset(&out->value, 0, sizeof out->value);
+    out->value.kind = kind;
+    out->value.items = items;
+    out->value.item_count = count;
     return SBIT_OK;
 }
 
@@ -54651,24 +54744,27 @@ static sbit_status sbit__call_copy_output(const sbit_op_call *call, int32_t outp
                                           const sbit_value *from, sbit_error *error)
 {
     sbit_session *session = ((sbit__step *)call->session)->session;
-    sbit_value_id id;
-    sbit_value *value = sbit__call_output(call, output, &id);
-    if (value == NULL || item >= value->item_count) {
+    sbit__exec_value *out = sbit__call_output(call, output);
+    if (out == NULL || item >= out->value.item_count) {
         return sbit__call_no_output(call, output, item, error);
     }
-    return sbit__value_copy(session, &session->dynamics[id.idx].items, from,
-                            item < 0 ? value : &value->items[item], error);
+    return sbit__value_copy(session, &out->dynamic.items, from,
+                            item < 0 ? &out->value : &out->value.items[item], error);
 }
 
 /* >>steps */
 
-SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node)
+SBIT__FN void sbit__exec_free_params(sbit_session *session, sbit__exec_node *node)
 {
-    sbit__block_free_all(session, &node->params, &session->state_bytes);
-    sbit__free(&session->allocator, node->prepared, node->prepared_bytes);
-    node->prepared = NULL;
-    node->prepared_bytes = 0;
-    node->prepared_holds = false;
+    if (node->params != NULL) {
+        session->state_bytes -= node->params->bytes;
+        sbit__free(&session->allocator, node->params, node->params->bytes + sizeof *node->params);
+        node->params = NULL;
+    }
+    if (node->late != NULL) {
+        sbit__free(&session->allocator, node->late, node->late->bytes);
+        node->late = NULL;
+    }
 }
 
 SBIT__FN sbit_status sbit__exec_scratch(sbit_session *session, size_t bytes, sbit_error *error)
@@ -54690,68 +54786,77 @@ SBIT__FN sbit_status sbit__exec_scratch(sbit_session *session, size_t bytes, sbi
     return SBIT_OK;
 }
 
-static bool sbit__step_arrays(sbit_session *session, sbit__step *step)
+SBIT__FN sbit_op_call *sbit__step_call(sbit__step *step)
 {
-    sbit__arena *arena = &session->plan_arena;
-    const size_t ins = step->node->input_count, outs = step->node->output_count;
-    const sbit_type **in_type =
-        (const sbit_type **)sbit__arena_array(arena, ins + 1, sizeof(void *));
-    sbit_type **out_type = (sbit_type **)sbit__arena_array(arena, outs + 1, sizeof(void *));
-    const sbit_tensor **in =
-        (const sbit_tensor **)sbit__arena_array(arena, ins + 1, sizeof(void *));
-    sbit_tensor **out = (sbit_tensor **)sbit__arena_array(arena, outs + 1, sizeof(void *));
-    const sbit_value **in_value =
-        (const sbit_value **)sbit__arena_array(arena, ins + 1, sizeof(void *));
-    sbit_value **out_value = (sbit_value **)sbit__arena_array(arena, outs + 1, sizeof(void *));
-    step->constant_in = (const sbit_tensor **)sbit__arena_array(arena, ins + 1, sizeof(void *));
-    if (in_type == NULL || out_type == NULL || in == NULL || out == NULL || in_value == NULL ||
-        out_value == NULL || step->constant_in == NULL) {
-        return false;
+    sbit_session *session = step->session;
+    sbit_op_call *call = &session->call;
+    const sbit__exec_node *data = step->data;
+    const sbit__call_arrays *arrays = &session->arrays;
+    call->node = data->node;
+    call->row = data->row;
+    call->opset = data->opset;
+    call->input_count = (int32_t)data->node->input_count;
+    call->output_count = (int32_t)data->node->output_count;
+    call->packed = data->packed;
+    call->session = step;
+    for (int32_t i = 0; i < call->input_count; i++) {
+        sbit__exec_value *value = session->values[data->node->inputs[i].idx];
+        arrays->in_type[i] = value != NULL ? &value->type : NULL;
+        arrays->in[i] = value != NULL ? &value->value.tensor : NULL;
+        arrays->in_value[i] = value != NULL ? &value->value : NULL;
     }
-    for (size_t i = 0; i < ins; i++) {
-        const uint32_t idx = step->node->inputs[i].idx;
-        if (idx != 0) {
-            in_type[i] = &session->infer.types[idx];
-            in[i] = &session->values[idx].tensor;
-            in_value[i] = &session->values[idx];
-            step->constant_in[i] = session->plan[idx].place == SBIT__PLACE_CONSTANT ? in[i] : NULL;
-        }
+    for (int32_t i = 0; i < call->output_count; i++) {
+        sbit__exec_value *value = session->values[data->node->outputs[i].idx];
+        arrays->out_type[i] = value != NULL ? &value->type : NULL;
+        arrays->out[i] = value != NULL ? &value->value.tensor : NULL;
+        arrays->out_value[i] = value != NULL ? &value->value : NULL;
     }
-    for (size_t i = 0; i < outs; i++) {
-        const uint32_t idx = step->node->outputs[i].idx;
-        if (idx != 0) {
-            out_type[i] = &session->infer.types[idx];
-            out[i] = &session->values[idx].tensor;
-            out_value[i] = &session->values[idx];
-            step->tapped = step->tapped || session->tapped[idx];
-        }
-    }
-    step->call.in_type = in_type;
-    step->call.out_type = out_type;
-    step->call.in = in;
-    step->call.out = out;
-    step->call.in_value = in_value;
-    step->call.out_value = out_value;
-    return true;
+    return call;
 }
 
-SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, sbit_error *error)
+SBIT__FN sbit_op_call sbit__step_constant_call(sbit__step *step)
 {
-    sbit_op_call *call = &step->call;
-    step->session = session;
-    step->data = &session->nodes[step->node->id.idx];
-    if (!sbit__step_arrays(session, step)) {
-        return sbit__fail_oom(error, sizeof *step);
+    sbit_op_call call = *sbit__step_call(step);
+    const sbit__call_arrays *arrays = &step->session->arrays;
+    for (int32_t i = 0; i < call.input_count; i++) {
+        const uint32_t idx = call.node->inputs[i].idx;
+        arrays->constant_in[i] = sbit__exec_place(step->session, idx) == SBIT__PLACE_CONSTANT
+                                     ? &step->session->values[idx]->value.tensor
+                                     : NULL;
     }
+    call.in = arrays->constant_in;
+    call.out = NULL;
+    call.in_value = NULL;
+    call.out_value = NULL;
+    return call;
+}
+
+SBIT__FN sbit_status sbit__session_make_call(sbit_session *session, size_t ins, size_t outs,
+                                             sbit_error *error)
+{
+    sbit__arena *arena = &session->arena;
+    sbit__call_arrays *a = &session->arrays;
+    sbit_op_call *call = &session->call;
+    a->in_type = (const sbit_type **)sbit__arena_array(arena, ins + 1, sizeof(void *));
+    a->out_type = (sbit_type **)sbit__arena_array(arena, outs + 1, sizeof(void *));
+    a->in = (const sbit_tensor **)sbit__arena_array(arena, ins + 1, sizeof(void *));
+    a->out = (sbit_tensor **)sbit__arena_array(arena, outs + 1, sizeof(void *));
+    a->in_value = (const sbit_value **)sbit__arena_array(arena, ins + 1, sizeof(void *));
+    a->out_value = (sbit_value **)sbit__arena_array(arena, outs + 1, sizeof(void *));
+    a->constant_in = (const sbit_tensor **)sbit__arena_array(arena, ins + 1, sizeof(void *));
+    if (a->in_type == NULL || a->out_type == NULL || a->in == NULL || a->out == NULL ||
+        a->in_value == NULL || a->out_value == NULL || a->constant_in == NULL) {
+        return sbit__fail_oom(error, (ins + outs) * sizeof(void *));
+    }
+    call->in_type = a->in_type;
+    call->out_type = a->out_type;
+    call->in = a->in;
+    call->out = a->out;
+    call->in_value = a->in_value;
+    call->out_value = a->out_value;
     call->ctx = session->ctx;
     call->kernels = sbit__kernels(session->ctx);
     call->graph = session->graph;
-    call->node = step->node;
-    call->row = step->data->row;
-    call->opset = step->data->opset;
-    call->input_count = (int32_t)step->node->input_count;
-    call->output_count = (int32_t)step->node->output_count;
-    call->packed = step->data->packed;
     call->alloc_packed = sbit__call_alloc_packed;
     call->alloc_params = sbit__call_alloc_params;
     call->release_input = sbit__call_release_input;
@@ -54760,37 +54865,29 @@ SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, s
     call->alloc_items = sbit__call_alloc_items;
     call->copy_output = sbit__call_copy_output;
     call->run_body = sbit__exec_run_body;
-    call->session = step;
     return SBIT_OK;
 }
 
 SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error)
 {
-    sbit_op_call call = step->call;
     size_t scratch_bytes = 0;
-    if (call.row->prepare == NULL || step->copies) {
+    if (step->data->row->prepare == NULL || step->copies) {
         return SBIT_OK;
     }
-    call.in = step->constant_in;
-    call.out = NULL;
-    call.in_value = NULL;
-    call.out_value = NULL;
+    sbit_op_call call = sbit__step_constant_call(step);
     call.scratch_bytes = &scratch_bytes;
     step->asked = false;
     SBIT__TRY(call.row->prepare(&call, error));
-    step->call.params = step->asked ? sbit__block_data(step->data->params) : NULL;
     step->scratch_bytes = scratch_bytes;
     return SBIT_OK;
 }
 
 /* Types that were not known when the session planned: no row is run on what it does not list. */
-static sbit_status sbit__step_check_inputs(const sbit__step *step, sbit_error *error)
+static sbit_status sbit__step_check_inputs(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit_op_call *call = &step->call;
     for (int32_t i = 0; i < call->input_count; i++) {
-        const uint32_t idx = step->node->inputs[i].idx;
-        const sbit_value *value = &step->session->values[idx];
-        if (idx == 0) {
+        const sbit_value *value = call->in_value[i];
+        if (value == NULL) {
             continue;
         }
         if (value->kind != SBIT_KIND_TENSOR) {
@@ -54810,34 +54907,33 @@ static sbit_status sbit__step_check_inputs(const sbit__step *step, sbit_error *e
 /* Prepares while running, unless the types are those of the last time. */
 static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
 {
-    const sbit_op_call *call = &step->call;
+    const sbit_op_call *call = &step->session->call;
     sbit__exec_node *data = step->data;
-    const sbit_allocator *a = &step->session->allocator;
     const size_t ins = (size_t)call->input_count, count = ins + (size_t)call->output_count;
-    const size_t bytes = (count + 1) * sizeof(sbit_type);
-    bool same = data->prepared_holds;
+    const size_t bytes = sizeof *data->late + count * sizeof(sbit_type);
+    bool same = data->late != NULL && data->late->holds;
     if (call->row->prepare == NULL) {
         return SBIT_OK;
     }
     for (size_t i = 0; same && i < count; i++) {
         const sbit_type *type = i < ins ? call->in_type[i] : call->out_type[i - ins];
-        same = type == NULL || sbit__graph_type_equal(type, &data->prepared[i]);
+        same = type == NULL || sbit__graph_type_equal(type, &data->late->types[i]);
     }
     if (!same) {
-        data->prepared_holds = false;
-        if (data->prepared == NULL) {
-            data->prepared = (sbit_type *)sbit__alloc(a, bytes);
-            data->prepared_bytes = bytes;
+        if (data->late == NULL) {
+            data->late = (sbit__exec_late *)sbit__alloc(&step->session->allocator, bytes);
         }
-        if (data->prepared == NULL) {
+        if (data->late == NULL) {
             return sbit__fail_oom(error, bytes);
         }
+        data->late->bytes = bytes;
+        data->late->holds = false;
         for (size_t i = 0; i < count; i++) {
             const sbit_type *type = i < ins ? call->in_type[i] : call->out_type[i - ins];
-            data->prepared[i] = type != NULL ? *type : sbit__type_unknown();
+            data->late->types[i] = type != NULL ? *type : sbit__type_unknown();
         }
         SBIT__TRY(sbit__step_prepare(step, error));
-        data->prepared_holds = true;
+        data->late->holds = true;
     }
     return step->scratch_bytes > step->session->scratch_bytes
                ? sbit__exec_scratch(step->session, step->scratch_bytes, error)
@@ -54845,22 +54941,22 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
 }
 
 /* Gives an output the memory for its type, which is now known. */
-static sbit_status sbit__step_allocate(sbit__step *step, uint32_t idx, sbit_error *error)
+static sbit_status sbit__step_allocate(sbit__step *step, sbit__exec_value *out, sbit_error *error)
 {
     sbit_session *session = step->session;
-    const sbit_type *type = &session->infer.types[idx];
+    const sbit_type *type = &out->type;
     int64_t dims[SBIT_MAX_RANK];
     if (!sbit__type_static(type)) {
-        return sbit_op_fail(&step->call, SBIT_ERR_SHAPE, error,
+        return sbit_op_fail(&session->call, SBIT_ERR_SHAPE, error,
                             "the shape of output '%s' cannot be found",
-                            sbit_graph_value(session->graph, step->node->outputs[0])->name);
+                            sbit_graph_value(session->graph, step->data->node->outputs[0])->name);
     }
     for (int32_t i = 0; i < type->rank; i++) {
         dims[i] = type->dims[i].value;
     }
-    session->values[idx].kind = SBIT_KIND_TENSOR;
-    return sbit__dynamic_tensor(session, &session->dynamics[idx], type->dtype, type->rank, dims,
-                                &session->values[idx].tensor, error);
+    out->value.kind = SBIT_KIND_TENSOR;
+    return sbit__dynamic_tensor(session, &out->dynamic, type->dtype, type->rank, dims,
+                                &out->value.tensor, error);
 }
 
 /* Infers the outputs from the actual inputs. Followed elements are forgotten afterwards: they hold
@@ -54869,7 +54965,7 @@ static sbit_status sbit__step_resolve(sbit__step *step, sbit_error *error)
 {
     sbit_session *session = step->session;
     sbit__infer *infer = &session->infer;
-    const sbit_node *node = step->node;
+    const sbit_node *node = step->data->node;
     sbit__arena arena;
     sbit_status status = SBIT_OK;
     sbit__arena_init(&arena, &session->allocator);
@@ -54877,9 +54973,9 @@ static sbit_status sbit__step_resolve(sbit__step *step, sbit_error *error)
     infer->own_body_nodes = 0; /* each run has them anew */
     for (size_t i = 0; i < node->input_count; i++) {
         const uint32_t idx = node->inputs[i].idx;
-        if (idx != 0 && session->plan[idx].place != SBIT__PLACE_CONSTANT) {
-            const bool is_tensor = session->values[idx].kind == SBIT_KIND_TENSOR;
-            infer->known[idx] = is_tensor ? &session->values[idx].tensor : NULL;
+        if (idx != 0 && sbit__exec_place(session, idx) != SBIT__PLACE_CONSTANT) {
+            const sbit_value *value = &session->values[idx]->value;
+            infer->known[idx] = value->kind == SBIT_KIND_TENSOR ? &value->tensor : NULL;
             infer->elems[idx] = NULL;
         }
     }
@@ -54889,7 +54985,7 @@ static sbit_status sbit__step_resolve(sbit__step *step, sbit_error *error)
             i < node->input_count ? node->inputs[i].idx : node->outputs[i - node->input_count].idx;
         if (idx != 0) {
             infer->elems[idx] = NULL;
-            if (session->plan[idx].place != SBIT__PLACE_CONSTANT) {
+            if (sbit__exec_place(session, idx) != SBIT__PLACE_CONSTANT) {
                 infer->known[idx] = NULL;
             }
         }
@@ -54902,24 +54998,26 @@ static sbit_status sbit__step_resolve(sbit__step *step, sbit_error *error)
 static sbit_status sbit__step_storage(sbit__step *step, sbit_error *error)
 {
     sbit_session *session = step->session;
+    const sbit_node *node = step->data->node;
     const bool dynamic = (step->data->row->flags & SBIT_OP_DYNAMIC) != 0 || step->copies;
     if (step->late) {
-        SBIT__TRY(sbit__step_check_inputs(step, error));
+        SBIT__TRY(sbit__step_check_inputs(&session->call, error));
     }
     if (step->resolve) {
         SBIT__TRY(sbit__step_resolve(step, error));
     }
-    for (size_t i = 0; i < step->node->output_count; i++) {
-        const uint32_t idx = step->node->outputs[i].idx;
-        if (idx == 0 || session->plan[idx].place != SBIT__PLACE_DYNAMIC) {
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        sbit__exec_value *out = session->values[idx];
+        if (sbit__exec_place(session, idx) != SBIT__PLACE_DYNAMIC) {
             continue;
         }
         if (!dynamic) {
-            SBIT__TRY(sbit__step_allocate(step, idx, error));
+            SBIT__TRY(sbit__step_allocate(step, out, error));
             continue;
         }
-        sbit__block_free_all(session, &session->dynamics[idx].items, &session->dynamic_bytes);
-        memset(&session->values[idx], 0, sizeof session->values[idx]);
+        sbit__block_free_all(session, &out->dynamic.items, &session->dynamic_bytes);
+        memset(&out->value, 0, sizeof out->value);
     }
     return step->late ? sbit__step_prepare_late(step, error) : SBIT_OK;
 }
@@ -54928,28 +55026,27 @@ static sbit_status sbit__step_storage(sbit__step *step, sbit_error *error)
 static sbit_status sbit__step_check_dynamic(sbit__step *step, sbit_error *error)
 {
     sbit_session *session = step->session;
-    for (size_t i = 0; i < step->node->output_count; i++) {
-        const uint32_t idx = step->node->outputs[i].idx;
-        const sbit_value *value = &session->values[idx];
+    const sbit_node *node = step->data->node;
+    for (size_t i = 0; i < node->output_count; i++) {
+        sbit__exec_value *out = session->values[node->outputs[i].idx];
         sbit_type actual;
-        if (idx == 0) {
+        if (out == NULL) {
             continue;
         }
-        if (value->kind == SBIT_KIND_TENSOR && value->tensor.dtype == SBIT_UNDEFINED) {
-            return sbit_op_fail(&step->call, SBIT_ERR_STATE, error,
+        if (out->value.kind == SBIT_KIND_TENSOR && out->value.tensor.dtype == SBIT_UNDEFINED) {
+            return sbit_op_fail(&session->call, SBIT_ERR_STATE, error,
                                 "the row did not give output %d", (int)i);
         }
-        actual = sbit__type_of_value(
-            value, &sbit_graph_value(session->graph, step->node->outputs[i])->type);
-        if (session->plan[idx].fixed &&
-            !sbit__graph_type_equal(&actual, &session->infer.types[idx])) {
+        actual = sbit__type_of_value(&out->value,
+                                     &sbit_graph_value(session->graph, node->outputs[i])->type);
+        if (out->fixed && !sbit__graph_type_equal(&actual, &out->type)) {
             char a[96], b[96];
-            sbit__type_describe(session->graph, &session->infer.types[idx], a, sizeof a);
+            sbit__type_describe(session->graph, &out->type, a, sizeof a);
             sbit__type_describe(session->graph, &actual, b, sizeof b);
-            return sbit_op_fail(&step->call, SBIT_ERR_SHAPE, error,
+            return sbit_op_fail(&session->call, SBIT_ERR_SHAPE, error,
                                 "output %d was inferred as %s, but is %s", (int)i, a, b);
         }
-        session->infer.types[idx] = actual;
+        out->type = actual;
     }
     return SBIT_OK;
 }
@@ -54957,17 +55054,18 @@ static sbit_status sbit__step_check_dynamic(sbit__step *step, sbit_error *error)
 static sbit_status sbit__step_compute(sbit__step *step, sbit_error *error)
 {
     sbit_session *session = step->session;
+    sbit_op_call *call = &session->call;
     if (step->alias != 0) {
-        session->values[step->node->outputs[0].idx].tensor.data =
-            session->values[step->alias].tensor.data;
+        session->values[step->data->node->outputs[0].idx]->value.tensor.data =
+            session->values[step->alias]->value.tensor.data;
     }
     if (step->copies) {
-        return sbit__call_copy_output(&step->call, 0, -1, step->call.in_value[0], error);
+        return sbit__call_copy_output(call, 0, -1, call->in_value[0], error);
     }
-    if (!step->has_scratch) {
-        step->call.scratch = session->scratch;
-    }
-    return step->data->row->run(&step->call, error);
+    call->params = step->asked ? sbit__params_data(step->data->params) : NULL;
+    call->scratch =
+        step->has_scratch ? (char *)session->block + step->scratch.offset : session->scratch;
+    return step->data->row->run(call, error);
 }
 
 /* Hands on what a row said of its failure, with the node in front if it is not named yet. */
@@ -54975,11 +55073,11 @@ static sbit_status sbit__step_fail(const sbit__step *step, sbit_status status,
                                    const sbit_error *said, sbit_error *error)
 {
     char node[160];
-    sbit_graph_describe(step->session->graph, step->node->id, node, sizeof node);
+    sbit_graph_describe(step->session->graph, step->data->node->id, node, sizeof node);
     if (said->message[0] != '\0' && strncmp(said->message, node, strlen(node)) == 0) {
-        return sbit__fail(error, status, step->node->name, "%s", said->message);
+        return sbit__fail(error, status, step->data->node->name, "%s", said->message);
     }
-    return sbit__fail(error, status, step->node->name, "%s: %s", node,
+    return sbit__fail(error, status, step->data->node->name, "%s: %s", node,
                       said->message[0] != '\0' ? said->message : sbit_status_text(status));
 }
 
@@ -54989,6 +55087,7 @@ SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error)
     sbit_error said;
     sbit_status status = SBIT_OK;
     said.message[0] = '\0';
+    (void)sbit__step_call(step);
     status = sbit__step_storage(step, &said);
     if (status == SBIT_OK) {
         status = sbit__step_compute(step, &said);
@@ -55002,17 +55101,20 @@ SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error)
     return status == SBIT_OK ? SBIT_OK : sbit__step_fail(step, status, &said, error);
 }
 
-SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit_node_id id, sbit_error *error)
+SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit__exec_node *node,
+                                         sbit_error *error)
 {
     sbit__step step;
     sbit_status status = SBIT_OK;
     memset(&step, 0, sizeof step);
-    step.node = sbit_graph_node(session->graph, id);
-    SBIT__TRY(sbit__step_build(session, &step, error));
-    for (size_t i = 0; i < step.node->output_count; i++) {
-        const uint32_t idx = step.node->outputs[i].idx;
-        session->plan[idx].place = SBIT__PLACE_DYNAMIC;
-        sbit__dynamic_set_constant(session, &session->dynamics[idx], idx != 0);
+    step.session = session;
+    step.data = node;
+    for (size_t i = 0; i < node->node->output_count; i++) {
+        sbit__exec_value *out = session->values[node->node->outputs[i].idx];
+        if (out != NULL) {
+            out->place = SBIT__PLACE_DYNAMIC;
+            sbit__dynamic_set_constant(session, &out->dynamic, true);
+        }
     }
     status = sbit__step_prepare(&step, error);
     if (status == SBIT_OK && step.scratch_bytes > session->scratch_bytes) {
@@ -55021,7 +55123,7 @@ SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit_node_id id,
     if (status == SBIT_OK) {
         status = sbit__step_run(&step, error);
     }
-    sbit__exec_free_state(session, step.data);
+    sbit__exec_free_params(session, node);
     return status;
 }
 /* ---- end src/exec/step.c ---- */
@@ -55036,22 +55138,22 @@ static sbit_status sbit__exec_tap(sbit_session *session, uint32_t idx, sbit_erro
 {
     sbit_value_id id;
     id.idx = idx;
-    return session->tap_fn(session->source, id, &session->values[idx], session->tap_user, error);
+    return session->tap_fn(session->source, id, &session->values[idx]->value, session->tap_user, error);
 }
 
 /* Inputs, and values that the plan knows without running. */
 static sbit_status sbit__exec_tap_first(sbit_session *session, sbit_error *error)
 {
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        const sbit__place place = sbit__exec_place(session, idx);
         sbit_value_id id;
         id.idx = idx;
-        if (!session->tapped[idx] || (session->plan[idx].place != SBIT__PLACE_INPUT &&
-                                      session->plan[idx].place != SBIT__PLACE_CAPTURED &&
-                                      (session->plan[idx].place != SBIT__PLACE_CONSTANT ||
-                                       sbit_graph_value(session->graph, id)->is_constant))) {
-            continue;
+        if (session->tapped[idx] &&
+            (place == SBIT__PLACE_INPUT || place == SBIT__PLACE_CAPTURED ||
+             (place == SBIT__PLACE_CONSTANT &&
+              !sbit_graph_value(session->graph, id)->is_constant))) {
+            SBIT__TRY(sbit__exec_tap(session, idx, error));
         }
-        SBIT__TRY(sbit__exec_tap(session, idx, error));
     }
     return SBIT_OK;
 }
@@ -55070,8 +55172,8 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error)
             step->data->nanoseconds += sbit__now_ns() - start;
             step->data->runs++;
         }
-        for (size_t i = 0; step->tapped && i < step->node->output_count; i++) {
-            const uint32_t idx = step->node->outputs[i].idx;
+        for (size_t i = 0; step->tapped && i < step->data->node->output_count; i++) {
+            const uint32_t idx = step->data->node->outputs[i].idx;
             if (idx != 0 && session->tapped[idx]) {
                 SBIT__TRY(sbit__exec_tap(session, idx, error));
             }
@@ -55085,7 +55187,7 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error)
 /* memory_fit.c: lowest free offsets for values that live for a while. >>memory
  *
  * Called by: memory. Calls: nothing.
- * Each value goes to the lowest offset where it meets no value placed before it. Those that live at
+ * Each life goes to the lowest offset where it meets none placed before it. Those that live at
  * the same time as [first, last] are the ones that
  *     live at `first`   lists in the nodes of a binary tree over the steps: a life hangs on the at
  *                       most 2 log(steps) nodes that make it up, so those at `first` hang between
@@ -55102,7 +55204,7 @@ enum {
 
 typedef struct sbit__fit_link {
     struct sbit__fit_link *next;
-    const sbit__exec_value *life;
+    const sbit__life *life;
 } sbit__fit_link;
 
 typedef struct sbit__fit {
@@ -55111,25 +55213,25 @@ typedef struct sbit__fit {
     sbit__fit_link **lists;
     size_t *over;  /* by node: highest end of the lives that hang here */
     size_t *under; /* the same, of all below as well */
-    const sbit__exec_value **by_first;
+    const sbit__life **by_first;
     size_t *begin; /* by step: where its lives begin in by_first; one more than steps */
-    const sbit__exec_value *meets[SBIT__FIT_MOST];
+    const sbit__life *meets[SBIT__FIT_MOST];
 } sbit__fit;
 
-static size_t sbit__fit_last(const sbit__fit *fit, const sbit__exec_value *life)
+static size_t sbit__fit_last(const sbit__fit *fit, const sbit__life *life)
 {
     return (size_t)life->last < fit->leaves ? (size_t)life->last : fit->leaves - 1;
 }
 
-static size_t sbit__fit_end(const sbit__exec_value *life)
+static size_t sbit__fit_end(const sbit__life *life)
 {
     return life->offset + life->bytes;
 }
 
 static int sbit__fit_by_offset(const void *a, const void *b)
 {
-    const sbit__exec_value *x = *(const sbit__exec_value *const *)a;
-    const sbit__exec_value *y = *(const sbit__exec_value *const *)b;
+    const sbit__life *x = *(const sbit__life *const *)a;
+    const sbit__life *y = *(const sbit__life *const *)b;
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
@@ -55139,7 +55241,7 @@ static void sbit__fit_raise(size_t *value, size_t to)
 }
 
 /* Hangs a placed life on the nodes that make it up; false: out of memory. */
-static bool sbit__fit_add(sbit__fit *fit, const sbit__exec_value *life)
+static bool sbit__fit_add(sbit__fit *fit, const sbit__life *life)
 {
     const size_t end = sbit__fit_end(life);
     size_t ends[2];
@@ -55173,7 +55275,7 @@ static bool sbit__fit_add(sbit__fit *fit, const sbit__exec_value *life)
 }
 
 /* The highest end of all that meet `life`. */
-static size_t sbit__fit_top(const sbit__fit *fit, const sbit__exec_value *life)
+static size_t sbit__fit_top(const sbit__fit *fit, const sbit__life *life)
 {
     size_t top = 0;
     size_t l = (size_t)life->first + fit->leaves, r = sbit__fit_last(fit, life) + fit->leaves;
@@ -55189,8 +55291,7 @@ static size_t sbit__fit_top(const sbit__fit *fit, const sbit__exec_value *life)
 }
 
 /* Fills `meets`; more than SBIT__FIT_MOST: they are too many to look at. */
-static size_t sbit__fit_meet(sbit__fit *fit, const sbit__exec_value *life, const bool *placed,
-                             const sbit__exec_value *base)
+static size_t sbit__fit_meet(sbit__fit *fit, const sbit__life *life)
 {
     const size_t first = (size_t)life->first, last = sbit__fit_last(fit, life);
     size_t count = 0;
@@ -55206,7 +55307,7 @@ static size_t sbit__fit_meet(sbit__fit *fit, const sbit__exec_value *life, const
         return SBIT__FIT_MOST + 1;
     }
     for (size_t i = fit->begin[first + 1]; i < fit->begin[last + 1]; i++) {
-        if (placed[fit->by_first[i] - base]) {
+        if (fit->by_first[i]->placed) {
             if (count == SBIT__FIT_MOST) {
                 return count + 1;
             }
@@ -55216,10 +55317,9 @@ static size_t sbit__fit_meet(sbit__fit *fit, const sbit__exec_value *life, const
     return count;
 }
 
-static size_t sbit__fit_offset(sbit__fit *fit, const sbit__exec_value *life, const bool *placed,
-                               const sbit__exec_value *base)
+static size_t sbit__fit_offset(sbit__fit *fit, const sbit__life *life)
 {
-    const size_t count = sbit__fit_meet(fit, life, placed, base);
+    const size_t count = sbit__fit_meet(fit, life);
     size_t offset = 0;
     if (count > SBIT__FIT_MOST) {
         return sbit__fit_top(fit, life);
@@ -55231,7 +55331,7 @@ static size_t sbit__fit_offset(sbit__fit *fit, const sbit__exec_value *life, con
     return offset;
 }
 
-static bool sbit__fit_init(sbit__fit *fit, sbit__exec_value *const *lives, size_t count,
+static bool sbit__fit_init(sbit__fit *fit, sbit__life *const *lives, size_t count,
                            size_t steps, sbit__arena *arena)
 {
     fit->arena = arena;
@@ -55243,7 +55343,7 @@ static bool sbit__fit_init(sbit__fit *fit, sbit__exec_value *const *lives, size_
     fit->over = (size_t *)sbit__arena_array(arena, 2 * fit->leaves, sizeof(size_t));
     fit->under = (size_t *)sbit__arena_array(arena, 2 * fit->leaves, sizeof(size_t));
     fit->begin = (size_t *)sbit__arena_array(arena, fit->leaves + 2, sizeof(size_t));
-    fit->by_first = (const sbit__exec_value **)sbit__arena_array(arena, count, sizeof(void *));
+    fit->by_first = (const sbit__life **)sbit__arena_array(arena, count, sizeof(void *));
     if (fit->lists == NULL || fit->over == NULL || fit->under == NULL || fit->begin == NULL ||
         fit->by_first == NULL) {
         return false;
@@ -55260,17 +55360,18 @@ static bool sbit__fit_init(sbit__fit *fit, sbit__exec_value *const *lives, size_
     return true;
 }
 
-SBIT__FN sbit_status sbit__memory_fit(sbit__exec_value *values, size_t value_count,
-                                      sbit__exec_value **lives, size_t count, size_t steps,
+SBIT__FN sbit_status sbit__memory_fit(sbit__life **lives, size_t count, size_t steps,
                                       sbit__arena *arena, size_t *bytes, sbit_error *error)
 {
     sbit__fit *fit = (sbit__fit *)sbit__arena_alloc(arena, sizeof *fit);
-    bool *placed = (bool *)sbit__arena_array(arena, value_count, sizeof *placed);
-    bool ok = fit != NULL && placed != NULL && sbit__fit_init(fit, lives, count, steps, arena);
+    bool ok = fit != NULL && sbit__fit_init(fit, lives, count, steps, arena);
     *bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        lives[i]->placed = false;
+    }
     for (size_t i = 0; ok && i < count; i++) {
-        lives[i]->offset = sbit__fit_offset(fit, lives[i], placed, values);
-        placed[lives[i] - values] = true;
+        lives[i]->offset = sbit__fit_offset(fit, lives[i]);
+        lives[i]->placed = true;
         ok = sbit__fit_add(fit, lives[i]);
         sbit__fit_raise(bytes, sbit__fit_end(lives[i]));
     }
@@ -55289,24 +55390,26 @@ SBIT__FN sbit_status sbit__memory_fit(sbit__exec_value *values, size_t value_cou
  * Lives are placed largest first, each at the lowest offset that is free for all its steps.
  */
 
-static uint32_t sbit__memory_root(const sbit_session *session, uint32_t idx)
+static sbit__exec_value *sbit__memory_root(sbit__exec_value *value)
 {
-    while (session->plan[idx].root != idx) {
-        idx = session->plan[idx].root;
+    while (value->root != value) {
+        value = value->root;
     }
-    return idx;
+    return value;
 }
 
-/* Output 0; 0: there is none. */
-static uint32_t sbit__memory_output(const sbit__step *step)
+/* Output 0; NULL: there is none. */
+static sbit__exec_value *sbit__memory_output(const sbit__step *step)
 {
-    return step->node->output_count > 0 ? step->node->outputs[0].idx : 0;
+    const sbit_node *node = step->data->node;
+    return node->output_count > 0 ? step->session->values[node->outputs[0].idx] : NULL;
 }
 
-static void sbit__memory_read(sbit_session *session, uint32_t idx, int32_t step)
+static void sbit__memory_read(const sbit_session *session, uint32_t idx, int32_t step)
 {
-    if (session->plan[idx].last < step) {
-        session->plan[idx].last = step;
+    sbit__exec_value *value = session->values[idx];
+    if (value != NULL && !value->shared && value->life.last < step) {
+        value->life.last = step;
     }
 }
 
@@ -55314,73 +55417,80 @@ static void sbit__memory_read(sbit_session *session, uint32_t idx, int32_t step)
 static void sbit__memory_lives(sbit_session *session)
 {
     for (size_t s = 0; s < session->step_count; s++) {
-        const sbit__step *step = &session->steps[s];
+        const sbit__exec_node *data = session->steps[s].data;
         const int32_t at = (int32_t)s;
-        for (size_t i = 0; i < step->node->input_count; i++) {
-            sbit__memory_read(session, step->node->inputs[i].idx, at);
+        for (size_t i = 0; i < data->node->input_count; i++) {
+            sbit__memory_read(session, data->node->inputs[i].idx, at);
         }
-        for (size_t i = 0; i < step->data->capture_count; i++) {
-            sbit__memory_read(session, step->data->captures[i].idx, at);
+        for (size_t i = 0; i < data->capture_count; i++) {
+            sbit__memory_read(session, data->captures[i].idx, at);
         }
-        for (size_t i = 0; i < step->node->output_count; i++) {
-            const uint32_t idx = step->node->outputs[i].idx;
-            session->plan[idx].first = at;
-            sbit__memory_read(session, idx, at);
+        for (size_t i = 0; i < data->node->output_count; i++) {
+            const uint32_t idx = data->node->outputs[i].idx;
+            if (idx != 0) {
+                session->values[idx]->life.first = at;
+                sbit__memory_read(session, idx, at);
+            }
         }
     }
     for (size_t i = 0; i < session->output_count; i++) {
-        session->plan[session->outputs[i].idx].last = SBIT__EXEC_FOREVER;
+        sbit__memory_read(session, session->outputs[i].idx, SBIT__EXEC_FOREVER);
     }
     for (size_t i = 0; i < session->state_count; i++) {
-        session->plan[session->states[i].output.idx].last = SBIT__EXEC_FOREVER;
+        sbit__memory_read(session, session->states[i].output.idx, SBIT__EXEC_FOREVER);
     }
     for (uint32_t idx = 1; session->keep_values && idx < session->value_limit; idx++) {
-        session->plan[idx].last = SBIT__EXEC_FOREVER;
+        sbit__memory_read(session, idx, SBIT__EXEC_FOREVER);
     }
 }
 
 /* The output takes over the root's memory. */
-static void sbit__memory_join(sbit_session *session, sbit__step *step, uint32_t input)
+static void sbit__memory_join(sbit__step *step, uint32_t input)
 {
-    sbit__exec_value *root = &session->plan[sbit__memory_root(session, input)];
-    sbit__exec_value *output = &session->plan[sbit__memory_output(step)];
-    output->root = sbit__memory_root(session, input);
-    root->last = output->last > root->last ? output->last : root->last;
+    sbit__exec_value *root = sbit__memory_root(step->session->values[input]);
+    sbit__exec_value *output = sbit__memory_output(step);
+    output->root = root;
+    if (!root->shared && output->life.last > root->life.last) {
+        root->life.last = output->life.last;
+    }
     step->alias = input;
 }
 
 /* A view may share any memory that stays put while the plan runs; in-place writers look at the
  * root's last use. A result that is a view of the caller's memory is copied after the run. */
-static bool sbit__memory_can_view(const sbit_session *session, const sbit__step *step)
+static bool sbit__memory_can_view(const sbit__step *step)
 {
-    const uint32_t input = step->node->input_count > 0 ? step->node->inputs[0].idx : 0;
-    const sbit__place place = session->plan[sbit__memory_root(session, input)].place;
-    return (step->data->row->flags & SBIT_OP_VIEW) != 0 && input != 0 &&
-           session->plan[sbit__memory_output(step)].place == SBIT__PLACE_BLOCK &&
-           step->call.in_type[0]->dtype == step->call.out_type[0]->dtype &&
-           place != SBIT__PLACE_DYNAMIC && place != SBIT__PLACE_NONE;
+    const sbit_node *node = step->data->node;
+    sbit__exec_value *input =
+        node->input_count > 0 ? step->session->values[node->inputs[0].idx] : NULL;
+    const sbit__exec_value *output = sbit__memory_output(step);
+    const sbit__place place = input != NULL ? sbit__memory_root(input)->place : SBIT__PLACE_NONE;
+    return (step->data->row->flags & SBIT_OP_VIEW) != 0 && output->place == SBIT__PLACE_BLOCK &&
+           place != SBIT__PLACE_DYNAMIC && place != SBIT__PLACE_NONE &&
+           input->type.dtype == output->type.dtype;
 }
 
 /* Input `input` of the step can be overwritten by its output. */
-static bool sbit__memory_can_overwrite(const sbit_session *session, const sbit__step *step,
-                                       size_t input, int32_t at)
+static bool sbit__memory_can_overwrite(const sbit__step *step, size_t input, int32_t at)
 {
-    const uint32_t idx = step->node->inputs[input].idx;
-    const uint32_t root = sbit__memory_root(session, idx);
-    if (idx == 0 || session->plan[idx].place != SBIT__PLACE_BLOCK ||
-        session->plan[root].place != SBIT__PLACE_BLOCK || session->plan[root].last != at ||
-        !sbit__graph_type_equal(step->call.in_type[input], step->call.out_type[0])) {
+    const sbit__exec_node *data = step->data;
+    sbit__exec_value *const *values = step->session->values;
+    const uint32_t idx = data->node->inputs[input].idx;
+    const sbit__exec_value *root = idx != 0 ? sbit__memory_root(values[idx]) : NULL;
+    if (idx == 0 || values[idx]->place != SBIT__PLACE_BLOCK || root->place != SBIT__PLACE_BLOCK ||
+        root->life.last != at ||
+        !sbit__graph_type_equal(&values[idx]->type, &sbit__memory_output(step)->type)) {
         return false;
     }
     /* Another input that lies in the same memory with another shape would be read too late. */
-    for (size_t i = 0; i < step->node->input_count; i++) {
-        const uint32_t other = step->node->inputs[i].idx;
-        if (other != 0 && other != idx && sbit__memory_root(session, other) == root) {
+    for (size_t i = 0; i < data->node->input_count; i++) {
+        const uint32_t other = data->node->inputs[i].idx;
+        if (other != 0 && other != idx && sbit__memory_root(values[other]) == root) {
             return false;
         }
     }
-    for (size_t i = 0; i < step->data->capture_count; i++) {
-        if (sbit__memory_root(session, step->data->captures[i].idx) == root) {
+    for (size_t i = 0; i < data->capture_count; i++) {
+        if (sbit__memory_root(values[data->captures[i].idx]) == root) {
             return false;
         }
     }
@@ -55391,20 +55501,21 @@ static void sbit__memory_share(sbit_session *session)
 {
     for (size_t s = 0; s < session->step_count; s++) {
         sbit__step *step = &session->steps[s];
+        const sbit_node *node = step->data->node;
         const bool in_place = (step->data->row->flags & SBIT_OP_IN_PLACE) != 0;
-        if (sbit__memory_output(step) == 0) {
+        if (sbit__memory_output(step) == NULL) {
             continue;
         }
-        if (sbit__memory_can_view(session, step)) {
-            sbit__memory_join(session, step, step->node->inputs[0].idx);
+        if (sbit__memory_can_view(step)) {
+            sbit__memory_join(step, node->inputs[0].idx);
             continue;
         }
-        if (!in_place || session->plan[sbit__memory_output(step)].place != SBIT__PLACE_BLOCK) {
+        if (!in_place || sbit__memory_output(step)->place != SBIT__PLACE_BLOCK) {
             continue;
         }
-        for (size_t i = 0; i < step->node->input_count && step->alias == 0; i++) {
-            if (sbit__memory_can_overwrite(session, step, i, (int32_t)s)) {
-                sbit__memory_join(session, step, step->node->inputs[i].idx);
+        for (size_t i = 0; i < node->input_count && step->alias == 0; i++) {
+            if (sbit__memory_can_overwrite(step, i, (int32_t)s)) {
+                sbit__memory_join(step, node->inputs[i].idx);
             }
         }
     }
@@ -55412,38 +55523,44 @@ static void sbit__memory_share(sbit_session *session)
 
 static int sbit__memory_order(const void *a, const void *b)
 {
-    const sbit__exec_value *x = *(const sbit__exec_value *const *)a;
-    const sbit__exec_value *y = *(const sbit__exec_value *const *)b;
+    const sbit__life *x = *(const sbit__life *const *)a;
+    const sbit__life *y = *(const sbit__life *const *)b;
     if (x->bytes != y->bytes) {
         return x->bytes > y->bytes ? -1 : 1;
     }
     if (x->first != y->first) {
         return x->first < y->first ? -1 : 1;
     }
-    return x->root < y->root ? -1 : x->root > y->root;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+static size_t sbit__memory_round(size_t bytes)
+{
+    return (bytes + SBIT__EXEC_ALIGN - 1) & ~(SBIT__EXEC_ALIGN - 1);
 }
 
 /* Bytes of all values of the block. */
 static sbit_status sbit__memory_sizes(sbit_session *session, sbit_error *error)
 {
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        sbit__exec_value *value = &session->plan[idx];
-        const sbit_tensor *tensor = &session->values[idx].tensor;
+        const sbit_tensor *tensor = NULL;
+        size_t bytes = 0;
         int64_t elements = 0;
         sbit_value_id id;
         id.idx = idx;
-        if (value->place != SBIT__PLACE_BLOCK) {
+        if (sbit__exec_place(session, idx) != SBIT__PLACE_BLOCK) {
             continue;
         }
+        tensor = &session->values[idx]->value.tensor;
         if (!sbit__dims_count(tensor->dims, (size_t)tensor->rank, &elements) ||
-            !sbit__exec_bytes(tensor->dtype, elements, &value->bytes) ||
-            value->bytes > SIZE_MAX / 2) {
+            !sbit__exec_bytes(tensor->dtype, elements, &bytes) || bytes > SIZE_MAX / 2) {
             return sbit__fail(error, SBIT_ERR_LIMIT, sbit_graph_value(session->graph, id)->name,
                               "value '%s' is too large for this machine",
                               sbit_graph_value(session->graph, id)->name);
         }
-        value->bytes = (value->bytes + SBIT__EXEC_ALIGN - 1) & ~(SBIT__EXEC_ALIGN - 1);
-        if (!sbit__add_size(session->unshared_bytes, value->bytes, &session->unshared_bytes)) {
+        session->values[idx]->life.bytes = sbit__memory_round(bytes);
+        if (!sbit__add_size(session->unshared_bytes, session->values[idx]->life.bytes,
+                            &session->unshared_bytes)) {
             return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
                               "the values are too large for this machine");
         }
@@ -55453,53 +55570,47 @@ static sbit_status sbit__memory_sizes(sbit_session *session, sbit_error *error)
 
 static sbit_status sbit__memory_allocate(sbit_session *session, size_t bytes, sbit_error *error)
 {
-    if (bytes > 0) {
-        session->block = sbit__alloc_aligned(&session->allocator, bytes);
-        if (session->block == NULL) {
-            return sbit__fail_oom(error, bytes);
-        }
-        session->block_bytes = bytes;
+    if (bytes == 0) {
+        return SBIT_OK;
     }
-    for (size_t i = 0; i < session->step_count; i++) {
-        sbit__step *step = &session->steps[i];
-        if (!step->late && step->scratch_bytes > 0) {
-            step->has_scratch = true;
-            step->call.scratch = (char *)session->block + step->scratch_at;
-        }
+    session->block = sbit__alloc_aligned(&session->allocator, bytes);
+    if (session->block == NULL) {
+        return sbit__fail_oom(error, bytes);
     }
+    session->block_bytes = bytes;
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        const sbit__exec_value *root = NULL;
-        if (session->plan[idx].place != SBIT__PLACE_BLOCK) {
-            continue;
-        }
-        root = &session->plan[sbit__memory_root(session, idx)];
-        if (root->place == SBIT__PLACE_BLOCK && session->block != NULL) {
-            session->values[idx].tensor.data = (char *)session->block + root->offset;
+        if (sbit__exec_place(session, idx) == SBIT__PLACE_BLOCK) {
+            const sbit__exec_value *root = sbit__memory_root(session->values[idx]);
+            if (root->place == SBIT__PLACE_BLOCK) {
+                session->values[idx]->value.tensor.data =
+                    (char *)session->block + root->life.offset;
+            }
         }
     }
     return SBIT_OK;
 }
 
 /* What gets an offset: values that have memory of their own, and the scratch memory of steps, which
- * lives for a step. Entry i of `all` is value i, behind them come the steps. */
-static size_t sbit__memory_list(const sbit_session *session, sbit__exec_value *all,
-                                sbit__exec_value **lives)
+ * lives for a step. */
+static size_t sbit__memory_list(sbit_session *session, sbit__life **lives)
 {
     size_t count = 0;
-    memcpy(all, session->plan, session->value_limit * sizeof *all);
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        if (all[idx].place == SBIT__PLACE_BLOCK && all[idx].root == idx && all[idx].bytes > 0) {
-            lives[count++] = &all[idx];
+        sbit__exec_value *value = session->values[idx];
+        if (sbit__exec_place(session, idx) == SBIT__PLACE_BLOCK && value->root == value &&
+            value->life.bytes > 0) {
+            value->life.rank = idx;
+            lives[count++] = &value->life;
         }
     }
     for (size_t s = 0; s < session->step_count; s++) {
-        sbit__exec_value *scratch = &all[session->value_limit + s];
-        if (!session->steps[s].late && session->steps[s].scratch_bytes > 0) {
-            scratch->root = session->value_limit + (uint32_t)s;
-            scratch->first = scratch->last = (int32_t)s;
-            scratch->bytes =
-                (session->steps[s].scratch_bytes + SBIT__EXEC_ALIGN - 1) & ~(SBIT__EXEC_ALIGN - 1);
-            lives[count++] = scratch;
+        sbit__step *step = &session->steps[s];
+        step->has_scratch = !step->late && step->scratch_bytes > 0;
+        if (step->has_scratch) {
+            step->scratch.rank = session->value_limit + (uint32_t)s;
+            step->scratch.first = step->scratch.last = (int32_t)s;
+            step->scratch.bytes = sbit__memory_round(step->scratch_bytes);
+            lives[count++] = &step->scratch;
         }
     }
     return count;
@@ -55509,23 +55620,14 @@ static sbit_status sbit__memory_offsets(sbit_session *session, sbit__arena *aren
                                         sbit_error *error)
 {
     const size_t limit = session->value_limit + session->step_count;
-    sbit__exec_value *all = (sbit__exec_value *)sbit__arena_array(arena, limit, sizeof *all);
-    sbit__exec_value **lives =
-        (sbit__exec_value **)sbit__arena_array(arena, limit, sizeof(sbit__exec_value *));
+    sbit__life **lives = (sbit__life **)sbit__arena_array(arena, limit, sizeof *lives);
     size_t count = 0;
-    if (all == NULL || lives == NULL) {
-        return sbit__fail_oom(error, limit * sizeof *all);
+    if (lives == NULL) {
+        return sbit__fail_oom(error, limit * sizeof *lives);
     }
-    count = sbit__memory_list(session, all, lives);
+    count = sbit__memory_list(session, lives);
     qsort(lives, count, sizeof lives[0], sbit__memory_order);
-    SBIT__TRY(sbit__memory_fit(all, limit, lives, count, session->step_count, arena, bytes, error));
-    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        session->plan[idx].offset = all[idx].offset;
-    }
-    for (size_t s = 0; s < session->step_count; s++) {
-        session->steps[s].scratch_at = all[session->value_limit + s].offset;
-    }
-    return SBIT_OK;
+    return sbit__memory_fit(lives, count, session->step_count, arena, bytes, error);
 }
 
 SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
@@ -55557,15 +55659,16 @@ SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
     const sbit_allocator *a = &session->allocator;
-    for (uint32_t i = 0; session->nodes != NULL && i < session->node_limit; i++) {
-        session->nodes[i].skipped = false;
-        session->nodes[i].prepared_holds = false;
+    for (size_t o = 0; o < session->node_count; o++) {
+        session->nodes[o].skipped = false;
+        if (session->nodes[o].late != NULL) {
+            session->nodes[o].late->holds = false;
+        }
     }
     sbit__free_aligned(a, session->block, session->block_bytes);
     session->block = NULL;
     session->block_bytes = 0;
     session->unshared_bytes = 0;
-    session->plan = NULL;
     session->steps = NULL;
     session->step_count = 0;
     session->planned = false;
@@ -55618,7 +55721,7 @@ static sbit_status sbit__plan_check_symbols(sbit_session *session, sbit_error *e
     for (size_t i = 0; i < session->input_count; i++) {
         const uint32_t idx = session->inputs[i].idx;
         const sbit_value_info *info = sbit_graph_value(session->graph, session->inputs[i]);
-        const sbit_type *actual = &session->infer.types[idx];
+        const sbit_type *actual = &session->values[idx]->type;
         for (int32_t d = 0; d < actual->rank && d < info->type.rank; d++) {
             const sbit_dim dim = info->type.dims[d];
             size_t k = 0;
@@ -55644,131 +55747,160 @@ static sbit_status sbit__plan_check_symbols(sbit_session *session, sbit_error *e
 
 /* >>constants */
 
+static sbit_status sbit__plan_own(sbit_session *session, uint32_t idx, sbit_error *error)
+{
+    return idx == 0 || sbit__exec_own(session, idx) != NULL
+               ? SBIT_OK
+               : sbit__fail_oom(error, sizeof(sbit__exec_value));
+}
+
+static sbit_status sbit__plan_own_outputs(sbit_session *session, const sbit_node *node,
+                                          sbit_error *error)
+{
+    for (size_t i = 0; i < node->output_count; i++) {
+        SBIT__TRY(sbit__plan_own(session, node->outputs[i].idx, error));
+    }
+    return SBIT_OK;
+}
+
+/* Memory for what is not constant. */
+static sbit_status sbit__plan_touch(sbit_session *session, const sbit_value_id *ids, size_t count,
+                                    sbit_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (session->values[ids[i].idx] == NULL) {
+            SBIT__TRY(sbit__plan_own(session, ids[i].idx, error));
+        }
+    }
+    return SBIT_OK;
+}
+
 /* Whether the constant of a value is not the program's in this session: the caller, or that of the
  * graph around this one, feeds something else. */
 static bool sbit__plan_is_overridden(const sbit_session *session, uint32_t idx)
 {
-    sbit_value_id id;
-    id.idx = idx;
-    return idx != 0 && !session->constant[idx] &&
-           sbit__program_constant(session->program, session->graph, id) != NULL;
+    return sbit__program_constant(session->program, session->graph, idx) != NULL &&
+           !session->values[idx]->shared;
 }
 
 /* Constants that the caller overrides take with them what the program made of them: values are
  * computed in steps again, packed forms are not used. Where data was freed after packing, it is
  * computed again, too. */
-static void sbit__plan_overrides(sbit_session *session)
+static sbit_status sbit__plan_overrides(sbit_session *session, sbit_error *error)
 {
     const sbit__made *made = sbit__program_made(session->program, session->graph);
-    for (size_t o = 0; o < session->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(session->graph, session->order[o]);
-        sbit__exec_node *data = &session->nodes[node->id.idx];
-        for (size_t i = 0; i < node->input_count; i++) {
-            if (sbit__plan_is_overridden(session, node->inputs[i].idx)) {
+    for (size_t o = 0; o < session->node_count; o++) {
+        sbit__exec_node *data = &session->nodes[o];
+        for (size_t i = 0; i < data->node->input_count; i++) {
+            if (sbit__plan_is_overridden(session, data->node->inputs[i].idx)) {
                 data->folded = false;
                 data->packed = NULL;
             }
         }
-        for (size_t i = 0; !data->folded && i < node->output_count; i++) {
-            session->constant[node->outputs[i].idx] = false;
+        if (!data->folded) {
+            SBIT__TRY(sbit__plan_own_outputs(session, data->node, error));
         }
     }
-    for (size_t o = session->order_count; o-- > 0;) {
-        const sbit_node *node = sbit_graph_node(session->graph, session->order[o]);
-        sbit__exec_node *data = &session->nodes[node->id.idx];
+    for (size_t o = session->node_count; o-- > 0;) {
+        sbit__exec_node *data = &session->nodes[o];
+        const sbit_node *node = data->node;
         for (size_t i = 0; i < node->output_count; i++) {
-            const uint32_t idx = node->outputs[i].idx;
-            if (idx != 0 && data->folded && !session->constant[idx]) {
+            if (sbit__plan_is_overridden(session, node->outputs[i].idx)) {
                 data->folded = false; /* its data was asked for below */
             }
         }
-        for (size_t i = 0; !data->folded && i < node->output_count; i++) {
-            session->constant[node->outputs[i].idx] = false;
+        if (data->folded) {
+            continue;
         }
-        for (size_t i = 0; !data->folded && i < node->input_count; i++) {
-            const uint32_t idx = node->inputs[i].idx;
+        SBIT__TRY(sbit__plan_own_outputs(session, node, error));
+        for (size_t i = 0; i < node->input_count; i++) {
+            const sbit__exec_value *value = session->values[node->inputs[i].idx];
             const bool reads =
                 data->packed == NULL || i >= 32 || (made->released[node->id.idx] >> i & 1u) == 0;
-            if (idx != 0 && reads && session->constant[idx] &&
-                session->values[idx].tensor.data == NULL && made->folded[idx] != NULL) {
-                session->constant[idx] = false;
+            if (value != NULL && reads && value->shared && value->value.tensor.data == NULL &&
+                sbit_graph_value(session->graph, node->inputs[i])->producer.idx != 0) {
+                SBIT__TRY(sbit__plan_own(session, node->inputs[i].idx, error));
             }
         }
     }
+    return SBIT_OK;
 }
 
-/* Everything that does not change from run to run, and what nodes have of the program. */
-static void sbit__plan_constants(sbit_session *session)
+/* Everything that does not change from run to run, what nodes have of the program, and memory for
+ * the rest. */
+static sbit_status sbit__plan_values(sbit_session *session, sbit_error *error)
 {
     const sbit__made *made = sbit__program_made(session->program, session->graph);
     bool overridden = false;
-    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        sbit_value_id id;
-        const sbit_tensor *constant = NULL;
-        id.idx = idx;
-        constant = sbit__program_constant(session->program, session->graph, id);
-        session->constant[idx] = constant != NULL && !session->fed[idx];
-        if (session->constant[idx]) {
-            memset(&session->values[idx], 0, sizeof session->values[idx]);
-            session->values[idx].tensor = *constant;
-        }
-        overridden = overridden || (constant != NULL && session->fed[idx]);
-    }
     for (size_t i = 0; i < session->capture_count; i++) {
-        const uint32_t idx = session->captures[i].idx;
         const uint32_t outer = sbit_graph_value(session->graph, session->captures[i])->outer.idx;
-        const bool was = session->constant[idx];
-        session->constant[idx] = session->parent->constant[outer];
-        overridden = overridden || (was && !session->constant[idx]);
+        if (!session->parent->values[outer]->shared) {
+            SBIT__TRY(sbit__plan_own(session, session->captures[i].idx, error));
+        }
     }
-    for (size_t o = 0; o < session->order_count; o++) {
-        sbit__exec_node *data = &session->nodes[session->order[o].idx];
-        data->folded = made->folded_node != NULL && made->folded_node[session->order[o].idx];
-        data->packed = made->packed != NULL ? made->packed[session->order[o].idx] : NULL;
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        if (session->values[idx] == NULL) {
+            session->values[idx] = made->values[idx];
+        }
+        overridden = overridden || sbit__plan_is_overridden(session, idx);
     }
-    if (overridden) {
-        sbit__plan_overrides(session);
+    for (size_t o = 0; o < session->node_count; o++) {
+        sbit__exec_node *data = &session->nodes[o];
+        data->folded = made->folded[data->node->id.idx];
+        data->packed = made->packed[data->node->id.idx];
+        SBIT__TRY(sbit__plan_touch(session, data->node->inputs, data->node->input_count, error));
+        SBIT__TRY(sbit__plan_touch(session, data->node->outputs, data->node->output_count, error));
+        SBIT__TRY(sbit__plan_touch(session, data->captures, data->capture_count, error));
     }
+    SBIT__TRY(sbit__plan_touch(session, session->inputs, session->input_count, error));
+    SBIT__TRY(sbit__plan_touch(session, session->outputs, session->output_count, error));
+    return overridden ? sbit__plan_overrides(session, error) : SBIT_OK;
 }
 
 /* Types of what comes from outside: inputs as fed or declared, captured values as they are. */
 static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
 {
     sbit__infer *infer = &session->infer;
-    sbit_session *parent = session->parent;
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        session->plan[idx].root = idx;
-        session->plan[idx].first = -1;
-        session->plan[idx].last = -1;
-        if (session->fed[idx]) {
-            infer->types[idx] = *session->fed_types[idx];
-            infer->known[idx] = NULL;
+        sbit__exec_value *value = session->values[idx];
+        sbit_value_id id;
+        id.idx = idx;
+        if (value == NULL) {
+            continue;
         }
-        if (session->constant[idx]) {
-            infer->types[idx] = sbit__type_of_tensor(&session->values[idx].tensor);
-            infer->known[idx] =
-                session->values[idx].tensor.data != NULL ? &session->values[idx].tensor : NULL;
-            session->plan[idx].place = SBIT__PLACE_CONSTANT;
+        infer->types[idx] = &value->type;
+        if (value->shared) {
+            infer->known[idx] = value->value.tensor.data != NULL ? &value->value.tensor : NULL;
+            continue;
         }
+        const sbit_value_info *info = sbit_graph_value(session->graph, id);
+        value->type = value->fed                ? *value->fed_type
+                      : info->producer.idx == 0 ? info->type
+                                                : sbit__type_unknown();
+        value->place = value->fed ? SBIT__PLACE_INPUT : SBIT__PLACE_NONE;
+        value->root = value;
+        value->fixed = false;
+        memset(&value->life, 0, sizeof value->life);
+        value->life.first = value->life.last = -1;
     }
     for (size_t i = 0; i < session->input_count; i++) {
-        session->plan[session->inputs[i].idx].place = SBIT__PLACE_INPUT;
-    }
-    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        if (session->fed[idx]) {
-            session->plan[idx].place = SBIT__PLACE_INPUT;
-        }
+        session->values[session->inputs[i].idx]->place = SBIT__PLACE_INPUT;
     }
     for (size_t i = 0; i < session->capture_count; i++) {
         const uint32_t idx = session->captures[i].idx;
-        const uint32_t outer = sbit_graph_value(session->graph, session->captures[i])->outer.idx;
-        const bool known = parent->plan[outer].place == SBIT__PLACE_CONSTANT;
-        session->values[idx] = parent->values[outer];
-        infer->types[idx] = sbit__type_of_value(&session->values[idx], &parent->infer.types[outer]);
-        infer->known[idx] = known ? &session->values[idx].tensor : NULL;
-        session->plan[idx].place = known ? SBIT__PLACE_CONSTANT : SBIT__PLACE_CAPTURED;
+        const uint32_t outer_idx =
+            sbit_graph_value(session->graph, session->captures[i])->outer.idx;
+        const sbit__exec_value *outer = session->parent->values[outer_idx];
+        sbit__exec_value *value = session->values[idx];
+        if (!value->shared) {
+            const bool known = outer->place == SBIT__PLACE_CONSTANT;
+            value->value = outer->value;
+            value->type = sbit__type_of_value(&value->value, &outer->type);
+            infer->known[idx] = known ? &value->value.tensor : NULL;
+            value->place = known ? SBIT__PLACE_CONSTANT : SBIT__PLACE_CAPTURED;
+        }
     }
-    return parent == NULL ? sbit__plan_check_symbols(session, error) : SBIT_OK;
+    return session->parent == NULL ? sbit__plan_check_symbols(session, error) : SBIT_OK;
 }
 
 /* >>what is known while planning */
@@ -55777,7 +55909,7 @@ static bool sbit__plan_outputs_static(const sbit_session *session, const sbit_no
 {
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
-        if (idx != 0 && !sbit__type_static(&session->infer.types[idx])) {
+        if (idx != 0 && !sbit__type_static(&session->values[idx]->type)) {
             return false;
         }
     }
@@ -55785,16 +55917,17 @@ static bool sbit__plan_outputs_static(const sbit_session *session, const sbit_no
 }
 
 /* Small, and all inputs are known for the shapes at hand. */
-static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node *node,
-                                    const sbit__exec_node *data)
+static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit__exec_node *data)
 {
+    const sbit_node *node = data->node;
     if ((data->row->flags & (SBIT_OP_RANDOM | SBIT_OP_BODY)) != 0 || data->row->run == NULL) {
         return false;
     }
     for (size_t i = 0; i < node->input_count; i++) {
         const uint32_t idx = node->inputs[i].idx;
-        if (idx != 0 && (session->plan[idx].place != SBIT__PLACE_CONSTANT ||
-                         sbit_tensor_count(&session->values[idx].tensor) > SBIT__PLAN_SMALL)) {
+        if (idx != 0 &&
+            (sbit__exec_place(session, idx) != SBIT__PLACE_CONSTANT ||
+             sbit_tensor_count(&session->values[idx]->value.tensor) > SBIT__PLAN_SMALL)) {
             return false;
         }
     }
@@ -55804,8 +55937,9 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
         /* text that a row made (alloc_text) lasts for one run only */
-        if (idx != 0 && (session->infer.types[idx].dtype == SBIT_STRING ||
-                         sbit__type_elements(&session->infer.types[idx]) > SBIT__PLAN_SMALL)) {
+        if (idx != 0 &&
+            (session->values[idx]->type.dtype == SBIT_STRING ||
+             sbit__type_elements(&session->values[idx]->type) > SBIT__PLAN_SMALL)) {
             return false;
         }
     }
@@ -55813,16 +55947,17 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node
 }
 
 /* Runs a node now; its outputs stay in their dynamic blocks. */
-static sbit_status sbit__plan_evaluate(sbit_session *session, const sbit_node *node,
+static sbit_status sbit__plan_evaluate(sbit_session *session, sbit__exec_node *data,
                                        sbit_error *error)
 {
-    SBIT__TRY(sbit__step_evaluate(session, node->id, error));
-    for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        if (idx != 0 && session->values[idx].kind == SBIT_KIND_TENSOR) {
-            session->infer.known[idx] = &session->values[idx].tensor;
+    SBIT__TRY(sbit__step_evaluate(session, data, error));
+    for (size_t i = 0; i < data->node->output_count; i++) {
+        const uint32_t idx = data->node->outputs[i].idx;
+        sbit__exec_value *out = session->values[idx];
+        if (out != NULL && out->value.kind == SBIT_KIND_TENSOR) {
+            session->infer.known[idx] = &out->value.tensor;
             session->infer.elems[idx] = NULL;
-            session->plan[idx].place = SBIT__PLACE_CONSTANT;
+            out->place = SBIT__PLACE_CONSTANT;
         }
     }
     return SBIT_OK;
@@ -55846,10 +55981,11 @@ static sbit_status sbit__plan_accept_known(sbit_session *session, const sbit_nod
     }
     for (size_t i = 0; *all_known && i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
-        if (idx != 0 && session->infer.known[idx] != &session->values[idx].tensor) {
-            memset(&session->values[idx], 0, sizeof session->values[idx]);
-            session->values[idx].tensor = *session->infer.known[idx];
-            session->plan[idx].place = SBIT__PLACE_CONSTANT;
+        sbit__exec_value *out = session->values[idx];
+        if (out != NULL && session->infer.known[idx] != &out->value.tensor) {
+            memset(&out->value, 0, sizeof out->value);
+            out->value.tensor = *session->infer.known[idx];
+            out->place = SBIT__PLACE_CONSTANT;
         }
     }
     return SBIT_OK;
@@ -55857,9 +55993,9 @@ static sbit_status sbit__plan_accept_known(sbit_session *session, const sbit_nod
 
 /* Loops generalise over iterations that have not been seen: what they say of shapes is no promise.
  * The branches of If have no inputs and can be trusted. */
-static void sbit__plan_forget_loops(sbit_session *session, const sbit_node *node,
-                                    const sbit__exec_node *data)
+static void sbit__plan_forget_loops(sbit_session *session, const sbit__exec_node *data)
 {
+    const sbit_node *node = data->node;
     bool has_inputs = false;
     if ((data->row->flags & SBIT_OP_BODY) == 0) {
         return;
@@ -55870,28 +56006,32 @@ static void sbit__plan_forget_loops(sbit_session *session, const sbit_node *node
                      (attr->type == SBIT_ONNX_ATTR_GRAPH && sbit_graph_input_count(attr->g) > 0);
     }
     for (size_t i = 0; has_inputs && i < node->output_count; i++) {
-        session->infer.types[node->outputs[i].idx] = sbit__type_unknown();
+        if (node->outputs[i].idx != 0) {
+            session->values[node->outputs[i].idx]->type = sbit__type_unknown();
+        }
     }
 }
 
-static sbit_status sbit__plan_infer_node(sbit_session *session, sbit_node_id id, sbit_error *error)
+static sbit_status sbit__plan_infer_node(sbit_session *session, sbit__exec_node *data,
+                                         sbit_error *error)
 {
-    const sbit_node *node = sbit_graph_node(session->graph, id);
-    sbit__exec_node *data = &session->nodes[id.idx];
+    const sbit_node *node = data->node;
     if (data->folded) {
         data->skipped = true;
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__infer_node(&session->infer, id, error));
-    sbit__plan_forget_loops(session, node, data);
+    SBIT__TRY(sbit__infer_node(&session->infer, node->id, error));
+    sbit__plan_forget_loops(session, data);
     for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        session->plan[idx].fixed = sbit__type_static(&session->infer.types[idx]);
+        sbit__exec_value *out = session->values[node->outputs[i].idx];
+        if (out != NULL) {
+            out->fixed = sbit__type_static(&out->type);
+        }
     }
     SBIT__TRY(sbit__plan_accept_known(session, node, &data->skipped, error));
-    if (!data->skipped && sbit__plan_can_evaluate(session, node, data)) {
+    if (!data->skipped && sbit__plan_can_evaluate(session, data)) {
         data->skipped = true;
-        SBIT__TRY(sbit__plan_evaluate(session, node, error));
+        SBIT__TRY(sbit__plan_evaluate(session, data, error));
     }
     return SBIT_OK;
 }
@@ -55900,16 +56040,25 @@ static sbit_status sbit__plan_infer_node(sbit_session *session, sbit_node_id id,
 
 static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *error)
 {
-    session->steps = (sbit__step *)sbit__arena_array(&session->plan_arena, session->order_count + 1,
-                                                     sizeof(sbit__step));
+    size_t count = 0;
+    for (size_t o = 0; o < session->node_count; o++) {
+        count += session->nodes[o].skipped ? 0 : 1;
+    }
+    session->steps =
+        (sbit__step *)sbit__arena_array(&session->plan_arena, count + 1, sizeof(sbit__step));
     if (session->steps == NULL) {
-        return sbit__fail_oom(error, session->order_count * sizeof(sbit__step));
+        return sbit__fail_oom(error, count * sizeof(sbit__step));
     }
     session->step_count = 0;
-    for (size_t o = 0; o < session->order_count; o++) {
-        const sbit_node_id id = session->order[o];
-        if (!session->nodes[id.idx].skipped) {
-            session->steps[session->step_count++].node = sbit_graph_node(session->graph, id);
+    for (size_t o = 0; o < session->node_count; o++) {
+        sbit__exec_node *data = &session->nodes[o];
+        if (!data->skipped) {
+            sbit__step *step = &session->steps[session->step_count++];
+            step->session = session;
+            step->data = data;
+            for (size_t i = 0; i < data->node->output_count; i++) {
+                step->tapped = step->tapped || session->tapped[data->node->outputs[i].idx];
+            }
         }
     }
     return SBIT_OK;
@@ -55918,41 +56067,34 @@ static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *er
 /* Where the outputs of a step lie, and when its shapes are found. */
 static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
 {
-    const sbit_op_call *call = &step->call;
+    const sbit_node *node = step->data->node;
     const uint32_t flags = step->data->row->flags;
     bool inputs_static = true, outputs_static = true, typed = true;
-    for (int32_t i = 0; i < call->input_count; i++) {
-        const sbit_type *type = call->in_type[i];
-        inputs_static = inputs_static && (type == NULL || sbit__type_static(type));
-        typed = typed && (type == NULL || type->dtype != SBIT_UNDEFINED);
+    for (size_t i = 0; i < node->input_count; i++) {
+        const sbit__exec_value *in = session->values[node->inputs[i].idx];
+        inputs_static = inputs_static && (in == NULL || sbit__type_static(&in->type));
+        typed = typed && (in == NULL || in->type.dtype != SBIT_UNDEFINED);
+        step->copies = step->copies || (i == 0 && in != NULL && (flags & SBIT_OP_VIEW) != 0 &&
+                                        in->type.kind != SBIT_KIND_TENSOR);
     }
-    for (int32_t i = 0; i < call->output_count; i++) {
-        outputs_static =
-            outputs_static && (call->out_type[i] == NULL || sbit__type_static(call->out_type[i]));
+    for (size_t i = 0; i < node->output_count; i++) {
+        const sbit__exec_value *out = session->values[node->outputs[i].idx];
+        outputs_static = outputs_static && (out == NULL || sbit__type_static(&out->type));
     }
-    step->copies = (flags & SBIT_OP_VIEW) != 0 && call->input_count > 0 &&
-                   call->in_type[0] != NULL && call->in_type[0]->kind != SBIT_KIND_TENSOR;
     /* infer also checks element types, which then is still to be done */
     step->resolve = (!outputs_static || !typed) && (flags & SBIT_OP_DYNAMIC) == 0 && !step->copies;
     step->late = !inputs_static || step->resolve;
-    for (int32_t i = 0; i < call->output_count; i++) {
-        const uint32_t idx = step->node->outputs[i].idx;
-        const sbit_type *type = call->out_type[i];
-        sbit_value *value = &session->values[idx];
-        if (idx == 0) {
+    for (size_t i = 0; i < node->output_count; i++) {
+        sbit__exec_value *out = session->values[node->outputs[i].idx];
+        if (out == NULL) {
             continue;
         }
-        memset(value, 0, sizeof *value);
-        session->plan[idx].place = SBIT__PLACE_DYNAMIC;
-        sbit__dynamic_set_constant(session, &session->dynamics[idx], false);
-        if ((flags & SBIT_OP_DYNAMIC) != 0 || step->copies || step->resolve) {
-            continue;
-        }
-        session->plan[idx].place = SBIT__PLACE_BLOCK;
-        value->tensor.dtype = type->dtype;
-        value->tensor.rank = type->rank;
-        for (int32_t d = 0; d < type->rank; d++) {
-            value->tensor.dims[d] = type->dims[d].value;
+        memset(&out->value, 0, sizeof out->value);
+        out->place = SBIT__PLACE_DYNAMIC;
+        sbit__dynamic_set_constant(session, &out->dynamic, false);
+        if ((flags & SBIT_OP_DYNAMIC) == 0 && !step->copies && !step->resolve) {
+            out->place = SBIT__PLACE_BLOCK;
+            sbit__tensor_of_type(&out->type, &out->value.tensor);
         }
     }
 }
@@ -55963,16 +56105,17 @@ static sbit_status sbit__plan_check_types(const sbit_session *session, sbit_erro
     char text[400] = "";
     size_t used = 0, count = 0;
     for (size_t s = 0; s < session->step_count; s++) {
-        const sbit_op_call *call = &session->steps[s].call;
-        const sbit_type *type = call->input_count > 0    ? call->in_type[0]
-                                : call->output_count > 0 ? call->out_type[0]
-                                                         : NULL;
+        const sbit__exec_node *data = session->steps[s].data;
+        const uint32_t idx = data->node->input_count > 0    ? data->node->inputs[0].idx
+                             : data->node->output_count > 0 ? data->node->outputs[0].idx
+                                                            : 0;
+        const sbit_type *type = idx != 0 ? &session->values[idx]->type : NULL;
         char node[128];
         if (type == NULL || type->dtype == SBIT_UNDEFINED ||
-            (call->row->types & SBIT_T(type->dtype)) != 0) {
+            (data->row->types & SBIT_T(type->dtype)) != 0) {
             continue;
         }
-        sbit_graph_describe(session->graph, call->node->id, node, sizeof node);
+        sbit_graph_describe(session->graph, data->node->id, node, sizeof node);
         if (used < sizeof text - 1) {
             const int n =
                 snprintf(text + used, sizeof text - used, "%s%s (element type %s)",
@@ -55991,7 +56134,6 @@ static sbit_status sbit__plan_steps(sbit_session *session, sbit_error *error)
 {
     SBIT__TRY(sbit__plan_choose_steps(session, error));
     for (size_t s = 0; s < session->step_count; s++) {
-        SBIT__TRY(sbit__step_build(session, &session->steps[s], error));
         sbit__plan_place_outputs(session, &session->steps[s]);
     }
     SBIT__TRY(sbit__plan_check_types(session, error));
@@ -56005,17 +56147,13 @@ static sbit_status sbit__plan_steps(sbit_session *session, sbit_error *error)
 
 static sbit_status sbit__plan_fill(sbit_session *session, sbit__arena *passing, sbit_error *error)
 {
-    session->plan = (sbit__exec_value *)sbit__arena_array(
-        &session->plan_arena, session->value_limit, sizeof(sbit__exec_value));
-    if (session->plan == NULL) {
-        return sbit__fail_oom(error, session->value_limit * sizeof(sbit__exec_value));
-    }
-    SBIT__TRY(sbit__infer_init(&session->infer, session->graph, NULL, &session->plan_arena, error));
+    SBIT__TRY(sbit__plan_values(session, error));
+    SBIT__TRY(
+        sbit__infer_begin(&session->infer, session->graph, NULL, &session->plan_arena, error));
     session->infer.passing = passing;
-    sbit__plan_constants(session);
     SBIT__TRY(sbit__plan_sources(session, error));
-    for (size_t o = 0; o < session->order_count; o++) {
-        SBIT__TRY(sbit__plan_infer_node(session, session->order[o], error));
+    for (size_t o = 0; o < session->node_count; o++) {
+        SBIT__TRY(sbit__plan_infer_node(session, &session->nodes[o], error));
     }
     session->infer.passing = NULL;
     sbit__arena_deinit(passing);
@@ -56103,22 +56241,26 @@ static sbit_status sbit__body_feed(sbit_session *body, const sbit_value *const *
     const sbit_session *parent = body->parent;
     *changed = !body->planned || body->parent_serial != parent->plan_serial;
     for (size_t i = 0; i < body->input_count; i++) {
-        const uint32_t idx = body->inputs[i].idx;
+        sbit__exec_value *input = sbit__exec_own(body, body->inputs[i].idx);
         const sbit_type *declared = &sbit_graph_value(body->graph, body->inputs[i])->type;
         const sbit_type type = sbit__type_of_value(inputs[i], declared);
-        *changed = *changed || body->fed_types[idx] == NULL ||
-                   !sbit__graph_type_equal(&type, body->fed_types[idx]);
-        body->fed[idx] = true;
-        SBIT__TRY(sbit__session_set_type(body, idx, &type, error));
-        body->values[idx] = *inputs[i];
+        if (input == NULL) {
+            return sbit__fail_oom(error, sizeof *input);
+        }
+        *changed =
+            *changed || !input->fed || !sbit__graph_type_equal(&type, input->fed_type);
+        SBIT__TRY(sbit__session_set_type(body, input, &type, error));
+        input->value = *inputs[i];
     }
     for (size_t i = 0; i < body->capture_count && !*changed; i++) {
-        const uint32_t idx = body->captures[i].idx;
-        const uint32_t outer = sbit_graph_value(body->graph, body->captures[i])->outer.idx;
-        const sbit_type type =
-            sbit__type_of_value(&parent->values[outer], &parent->infer.types[outer]);
-        *changed = !sbit__graph_type_equal(&type, &body->infer.types[idx]);
-        body->values[idx] = parent->values[outer];
+        sbit__exec_value *inner = body->values[body->captures[i].idx];
+        const sbit__exec_value *outer =
+            parent->values[sbit_graph_value(body->graph, body->captures[i])->outer.idx];
+        if (!inner->shared) {
+            const sbit_type type = sbit__type_of_value(&outer->value, &outer->type);
+            *changed = !sbit__graph_type_equal(&type, &inner->type);
+            inner->value = outer->value;
+        }
     }
     return SBIT_OK;
 }
@@ -56136,7 +56278,7 @@ static sbit_status sbit__body_results(sbit_session *session, sbit__exec_node *no
         result->next = node->results;
         result->call = node->body_calls;
         node->results = result;
-        SBIT__TRY(sbit__value_copy(session, &result->blocks, &body->values[body->outputs[i].idx],
+        SBIT__TRY(sbit__value_copy(session, &result->blocks, &body->values[body->outputs[i].idx]->value,
                                    &outputs[i], error));
         result->key = outputs[i].kind == SBIT_KIND_TENSOR ? outputs[i].tensor.data
                                                           : (const void *)outputs[i].items;
@@ -56222,7 +56364,7 @@ SBIT__FN sbit_status sbit__state_set(sbit_session *s, sbit__exec_state *state,
 {
     sbit_tensor copy;
     const sbit_type type = sbit__type_of_tensor(tensor);
-    const uint32_t idx = state->input.idx;
+    sbit__exec_value *input = NULL;
     if (tensor->dtype == SBIT_STRING) {
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED,
                           sbit_graph_value(s->graph, state->input)->name,
@@ -56236,11 +56378,14 @@ SBIT__FN sbit_status sbit__state_set(sbit_session *s, sbit__exec_state *state,
     } else if (tensor->data == NULL) {
         memset(copy.data, 0, sbit_tensor_bytes(tensor));
     }
-    s->stale = s->stale || !s->planned || !sbit__graph_type_equal(&type, &s->infer.types[idx]);
-    s->fed[idx] = true;
-    SBIT__TRY(sbit__session_set_type(s, idx, &type, error));
-    memset(&s->values[idx], 0, sizeof s->values[idx]);
-    s->values[idx].tensor = copy;
+    input = sbit__exec_own(s, state->input.idx);
+    if (input == NULL) {
+        return sbit__fail_oom(error, sizeof *input);
+    }
+    s->stale = s->stale || !s->planned || !sbit__graph_type_equal(&type, &input->type);
+    SBIT__TRY(sbit__session_set_type(s, input, &type, error));
+    memset(&input->value, 0, sizeof input->value);
+    input->value.tensor = copy;
     state->set = true;
     return SBIT_OK;
 }
@@ -56277,14 +56422,15 @@ SBIT__FN sbit_status sbit__state_begin_all(sbit_session *s, sbit_error *error)
 /* An output that lies in the memory of an input is put aside first: that may be another state. */
 static sbit_status sbit__state_check(sbit_session *s, sbit__exec_state *state, sbit_error *error)
 {
-    const sbit_value *from = &s->values[state->output.idx];
-    const sbit_type type = sbit__type_of_value(from, &s->infer.types[state->output.idx]);
+    const sbit_value *from = &s->values[state->output.idx]->value;
+    const sbit_type type = sbit__type_of_value(from, &s->values[state->output.idx]->type);
+    const sbit_type *want = s->values[state->input.idx]->fed_type;
     sbit_tensor copy;
     if (from->kind != SBIT_KIND_TENSOR ||
-        !sbit__graph_type_equal(&type, s->fed_types[state->input.idx])) {
+        !sbit__graph_type_equal(&type, want)) {
         char a[96], b[96];
         sbit__type_describe(s->graph, &type, a, sizeof a);
-        sbit__type_describe(s->graph, s->fed_types[state->input.idx], b, sizeof b);
+        sbit__type_describe(s->graph, want, b, sizeof b);
         return sbit__fail(error, SBIT_ERR_SHAPE, sbit_graph_value(s->graph, state->input)->name,
                           "state '%s' is %s, but the run gave %s for it",
                           sbit_graph_value(s->graph, state->input)->name, b, a);
@@ -56309,7 +56455,7 @@ SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error)
         const sbit__exec_state *state = &s->states[i];
         if (state->from != state->memory.main) {
             memcpy(state->memory.main, state->from,
-                   sbit_tensor_bytes(&s->values[state->output.idx].tensor));
+                   sbit_tensor_bytes(&s->values[state->output.idx]->value.tensor));
         }
     }
     return SBIT_OK;
@@ -56318,7 +56464,6 @@ SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error)
 
 /* ---- begin src/exec/constants.c ---- */
 /* constants.c: what constants of a program make: values computed from them, packed forms.
- * >>constants
  * >>constants
  *
  * Called by: program. Calls: step, infer, ops (row->run, row->pack).
@@ -56339,9 +56484,9 @@ typedef struct sbit__constants {
     const sbit_graph *graph;
     sbit__made *made;
     sbit_session *session;
-    uint32_t *readers;   /* by value: inputs of nodes that have not read it yet */
-    bool *keep;          /* by value: read after the program is made */
-    sbit_node_id *stack; /* of nodes to compute, each for the one below it */
+    uint32_t *readers;       /* by value: inputs of nodes that have not read it yet */
+    bool *keep;              /* by value: read after the program is made */
+    sbit__exec_node **stack; /* of nodes to compute, each for the one below it */
     size_t depth;
 } sbit__constants;
 
@@ -56355,12 +56500,13 @@ static bool sbit__constants_counts(const sbit__constants *fold, const sbit_node 
     *few = true;
     for (size_t i = 0; i < node->input_count; i++) {
         const uint32_t idx = node->inputs[i].idx;
-        if (idx != 0 && s->plan[idx].place != SBIT__PLACE_CONSTANT) {
+        if (idx != 0 && sbit__exec_place(s, idx) != SBIT__PLACE_CONSTANT) {
             return false;
         }
         if (idx != 0) {
-            *few = *few && sbit_tensor_count(&s->values[idx].tensor) <= SBIT__CONSTANTS_SMALL;
-            *in_bytes += sbit_tensor_bytes(&s->values[idx].tensor);
+            const sbit_tensor *tensor = &s->values[idx]->value.tensor;
+            *few = *few && sbit_tensor_count(tensor) <= SBIT__CONSTANTS_SMALL;
+            *in_bytes += sbit_tensor_bytes(tensor);
         }
     }
     return true;
@@ -56368,10 +56514,11 @@ static bool sbit__constants_counts(const sbit__constants *fold, const sbit_node 
 
 /* All inputs are constant, and the outputs are worth keeping. The types of the outputs are inferred
  * on the way; a node for which that fails is left to the plan, which says why. */
-static bool sbit__constants_allowed(sbit__constants *fold, const sbit_node *node)
+static bool sbit__constants_allowed(sbit__constants *fold, const sbit__exec_node *data)
 {
     sbit_session *s = fold->session;
-    const sbit_op_row *row = s->nodes[node->id.idx].row;
+    const sbit_node *node = data->node;
+    const sbit_op_row *row = data->row;
     size_t in_bytes = 0, out_bytes = 0;
     bool few = true, is_static = true;
     if (row == NULL || row->run == NULL || (row->flags & (SBIT_OP_RANDOM | SBIT_OP_BODY)) != 0 ||
@@ -56380,11 +56527,11 @@ static bool sbit__constants_allowed(sbit__constants *fold, const sbit_node *node
         return false;
     }
     for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        const sbit_type *type = &s->infer.types[idx];
+        const sbit__exec_value *out = s->values[node->outputs[i].idx];
+        const sbit_type *type = out != NULL ? &out->type : NULL;
         int64_t count = 0;
         size_t bytes = 0;
-        if (idx == 0) {
+        if (type == NULL) {
             continue;
         }
         if (!sbit__type_static(type)) {
@@ -56411,9 +56558,9 @@ static bool sbit__constants_can_wait(const sbit__constants *fold, const sbit_nod
     size_t total = 0;
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
-        const sbit_type *type = &s->infer.types[idx];
+        const sbit_type *type = idx != 0 ? &s->values[idx]->type : NULL;
         size_t bytes = 0;
-        if (idx == 0) {
+        if (type == NULL) {
             continue;
         }
         if (fold->keep[idx] || !sbit__type_static(type) ||
@@ -56434,10 +56581,11 @@ static void sbit__constants_wait(sbit__constants *fold, const sbit_node *node)
     sbit_session *s = fold->session;
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
-        if (idx != 0) {
-            memset(&s->values[idx], 0, sizeof s->values[idx]);
-            sbit__tensor_of_type(&s->infer.types[idx], &s->values[idx].tensor);
-            s->plan[idx].place = SBIT__PLACE_CONSTANT;
+        sbit__exec_value *out = s->values[idx];
+        if (out != NULL) {
+            memset(&out->value, 0, sizeof out->value);
+            sbit__tensor_of_type(&out->type, &out->value.tensor);
+            out->place = SBIT__PLACE_CONSTANT;
             s->infer.known[idx] = NULL;
         }
     }
@@ -56447,40 +56595,44 @@ static void sbit__constants_wait(sbit__constants *fold, const sbit_node *node)
 static void sbit__constants_read(sbit__constants *fold, uint32_t idx)
 {
     sbit_session *s = fold->session;
-    if (idx == 0 || --fold->readers[idx] > 0 || fold->keep[idx] || s->dynamics[idx].main == NULL) {
+    sbit__exec_value *value = s->values[idx];
+    if (value == NULL || --fold->readers[idx] > 0 || fold->keep[idx] ||
+        value->dynamic.main == NULL) {
         return;
     }
-    sbit__dynamic_free(s, &s->dynamics[idx]);
-    s->values[idx].tensor.data = NULL;
+    sbit__dynamic_free(s, &value->dynamic);
+    value->value.tensor.data = NULL;
     s->infer.known[idx] = NULL;
 }
 
 /* *tensors: all outputs are tensors, which stay constant. A node that fails is left to the plan: it
  * may stand in a branch that is never taken. */
-static sbit_status sbit__constants_compute(sbit__constants *fold, const sbit_node *node,
+static sbit_status sbit__constants_compute(sbit__constants *fold, sbit__exec_node *data,
                                            bool *tensors, sbit_error *error)
 {
     sbit_session *s = fold->session;
-    const sbit_status status = sbit__step_evaluate(s, node->id, error);
+    const sbit_node *node = data->node;
+    const sbit_status status = sbit__step_evaluate(s, data, error);
     *tensors = status == SBIT_OK;
     if (status == SBIT_ERR_OUT_OF_MEMORY) {
         return status;
     }
     for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        *tensors = *tensors && (idx == 0 || (s->values[idx].kind == SBIT_KIND_TENSOR &&
-                                             s->values[idx].tensor.dtype != SBIT_STRING &&
-                                             s->values[idx].tensor.data != NULL));
+        const sbit__exec_value *out = s->values[node->outputs[i].idx];
+        *tensors = *tensors && (out == NULL || (out->value.kind == SBIT_KIND_TENSOR &&
+                                                out->value.tensor.dtype != SBIT_STRING &&
+                                                out->value.tensor.data != NULL));
     }
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
-        if (idx != 0 && *tensors) {
-            s->plan[idx].place = SBIT__PLACE_CONSTANT;
-            s->infer.known[idx] = &s->values[idx].tensor;
+        sbit__exec_value *out = s->values[idx];
+        if (out != NULL && *tensors) {
+            out->place = SBIT__PLACE_CONSTANT;
+            s->infer.known[idx] = &out->value.tensor;
             s->infer.elems[idx] = NULL;
-        } else if (idx != 0) {
-            s->plan[idx].place = SBIT__PLACE_NONE;
-            sbit__dynamic_free(s, &s->dynamics[idx]);
+        } else if (out != NULL) {
+            out->place = SBIT__PLACE_NONE;
+            sbit__dynamic_free(s, &out->dynamic);
         }
     }
     for (size_t i = 0; *tensors && i < node->input_count; i++) {
@@ -56489,48 +56641,45 @@ static sbit_status sbit__constants_compute(sbit__constants *fold, const sbit_nod
     return SBIT_OK;
 }
 
-/* The node that is to compute a value first; none if the data is there. */
-static sbit_node_id sbit__constants_maker(const sbit__constants *fold, uint32_t idx)
+/* The node that is to compute a value first; NULL if the data is there. */
+static sbit__exec_node *sbit__constants_maker(const sbit__constants *fold, uint32_t idx)
 {
+    const sbit_session *s = fold->session;
     sbit_value_id id;
-    sbit_node_id none;
+    sbit_node_id maker;
     id.idx = idx;
-    none.idx = 0;
-    if (idx == 0 || fold->session->values[idx].tensor.data != NULL ||
-        fold->session->plan[idx].place != SBIT__PLACE_CONSTANT) {
-        return none;
+    if (sbit__exec_place(s, idx) != SBIT__PLACE_CONSTANT ||
+        s->values[idx]->value.tensor.data != NULL) {
+        return NULL;
     }
-    none = sbit_graph_value(fold->graph, id)->producer;
-    if (none.idx != 0 && !fold->made->folded_node[none.idx]) {
-        none.idx = 0; /* an empty tensor of the graph */
-    }
-    return none;
+    maker = sbit_graph_value(fold->graph, id)->producer;
+    return maker.idx != 0 && fold->made->folded[maker.idx]
+               ? &s->nodes[s->node_at[maker.idx] - 1]
+               : NULL; /* an empty tensor of the graph */
 }
 
 /* Makes the data of a value that waits. */
 static sbit_status sbit__constants_need(sbit__constants *fold, uint32_t idx, sbit_error *error)
 {
-    const sbit_node_id maker = sbit__constants_maker(fold, idx);
-    if (maker.idx != 0) {
+    sbit__exec_node *maker = sbit__constants_maker(fold, idx);
+    if (maker != NULL) {
         fold->stack[fold->depth++] = maker;
     }
     while (fold->depth > 0) {
-        const sbit_node *node = sbit_graph_node(fold->graph, fold->stack[fold->depth - 1]);
-        sbit_node_id first;
+        sbit__exec_node *data = fold->stack[fold->depth - 1], *first = NULL;
         bool tensors = true;
-        first.idx = 0;
-        for (size_t i = 0; first.idx == 0 && i < node->input_count; i++) {
-            first = sbit__constants_maker(fold, node->inputs[i].idx);
+        for (size_t i = 0; first == NULL && i < data->node->input_count; i++) {
+            first = sbit__constants_maker(fold, data->node->inputs[i].idx);
         }
-        if (first.idx != 0) {
+        if (first != NULL) {
             fold->stack[fold->depth++] = first;
             continue;
         }
         fold->depth--;
-        SBIT__TRY(sbit__constants_compute(fold, node, &tensors, error));
+        SBIT__TRY(sbit__constants_compute(fold, data, &tensors, error));
         if (!tensors) {
-            return sbit__fail(error, SBIT_ERR_INVALID_MODEL, node->name,
-                              "'%s' cannot be computed from its constants", node->name);
+            return sbit__fail(error, SBIT_ERR_INVALID_MODEL, data->node->name,
+                              "'%s' cannot be computed from its constants", data->node->name);
         }
     }
     return SBIT_OK;
@@ -56538,48 +56687,47 @@ static sbit_status sbit__constants_need(sbit__constants *fold, uint32_t idx, sbi
 
 /* >>packing */
 
-static sbit_status sbit__constants_pack(sbit__constants *fold, const sbit_node *node,
+static sbit_status sbit__constants_pack(sbit__constants *fold, sbit__exec_node *data,
                                         sbit_error *error)
 {
     sbit_session *s = fold->session;
-    const sbit_op_row *row = s->nodes[node->id.idx].row;
+    const sbit_node *node = data->node;
+    sbit__packing packing;
     sbit__step step;
-    sbit_op_call call;
     bool any = false;
     for (size_t i = 0; i < node->input_count; i++) {
-        const uint32_t idx = node->inputs[i].idx;
-        any = any || (idx != 0 && s->plan[idx].place == SBIT__PLACE_CONSTANT);
+        any = any || sbit__exec_place(s, node->inputs[i].idx) == SBIT__PLACE_CONSTANT;
     }
-    if (row == NULL || row->pack == NULL || !any) {
+    if (data->row == NULL || data->row->pack == NULL || !any) {
         return SBIT_OK;
     }
     memset(&step, 0, sizeof step);
-    step.node = node;
-    SBIT__TRY(sbit__step_build(s, &step, error));
-    call = step.call;
-    call.in = step.constant_in;
-    call.out = NULL;
-    call.in_value = NULL;
-    call.out_value = NULL;
-    const sbit_status status = row->pack(&call, error);
-    if (step.packed != NULL) {
-        step.packed->next = fold->program->blocks;
-        fold->program->blocks = step.packed;
-        fold->program->packed_bytes += step.packed->bytes;
-        fold->made->packed[node->id.idx] = sbit__block_data(step.packed);
-        fold->made->released[node->id.idx] = step.released;
+    step.session = s;
+    step.data = data;
+    memset(&packing, 0, sizeof packing);
+    s->packing = &packing;
+    const sbit_op_call call = sbit__step_constant_call(&step);
+    const sbit_status status = data->row->pack(&call, error);
+    s->packing = NULL;
+    if (packing.block != NULL) {
+        packing.block->next = fold->program->blocks;
+        fold->program->blocks = packing.block;
+        fold->program->packed_bytes += packing.block->bytes;
+        fold->made->packed[node->id.idx] = sbit__block_data(packing.block);
+        fold->made->released[node->id.idx] = packing.released;
     }
     return status;
 }
 
 /* A node that runs later: it packs what it can, and what it reads then has to be there. */
-static sbit_status sbit__constants_reader(sbit__constants *fold, const sbit_node *node,
+static sbit_status sbit__constants_reader(sbit__constants *fold, sbit__exec_node *data,
                                           sbit_error *error)
 {
+    const sbit_node *node = data->node;
     for (size_t i = 0; i < node->input_count; i++) {
         SBIT__TRY(sbit__constants_need(fold, node->inputs[i].idx, error));
     }
-    SBIT__TRY(sbit__constants_pack(fold, node, error));
+    SBIT__TRY(sbit__constants_pack(fold, data, error));
     for (size_t i = 0; i < node->input_count; i++) {
         const uint32_t idx = node->inputs[i].idx;
         if (i >= 32 || (fold->made->released[node->id.idx] >> i & 1u) == 0) {
@@ -56596,11 +56744,10 @@ static void sbit__constants_count_readers(sbit__constants *fold)
 {
     const sbit_session *s = fold->session;
     const bool root = fold->graph == fold->program->graph;
-    for (size_t o = 0; o < s->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(fold->graph, s->order[o]);
-        const sbit__exec_node *data = &s->nodes[node->id.idx];
-        for (size_t i = 0; i < node->input_count; i++) {
-            fold->readers[node->inputs[i].idx]++;
+    for (size_t o = 0; o < s->node_count; o++) {
+        const sbit__exec_node *data = &s->nodes[o];
+        for (size_t i = 0; i < data->node->input_count; i++) {
+            fold->readers[data->node->inputs[i].idx]++;
         }
         for (size_t i = 0; i < data->capture_count; i++) {
             fold->keep[data->captures[i].idx] = true;
@@ -56612,48 +56759,100 @@ static void sbit__constants_count_readers(sbit__constants *fold)
     }
 }
 
+/* A constant that sessions share. */
+static sbit_status sbit__constants_share(sbit__constants *fold, uint32_t idx,
+                                         const sbit_tensor *tensor, sbit_error *error)
+{
+    sbit__exec_value *value =
+        (sbit__exec_value *)sbit__arena_alloc(&fold->program->arena, sizeof *value);
+    if (value == NULL) {
+        return sbit__fail_oom(error, sizeof *value);
+    }
+    value->value.tensor = *tensor;
+    value->type = sbit__type_of_tensor(tensor);
+    value->shared = true;
+    value->place = SBIT__PLACE_CONSTANT;
+    value->root = value;
+    fold->made->values[idx] = value;
+    return SBIT_OK;
+}
+
 /* Constants of the graph, and of the graphs around it. */
-static void sbit__constants_sources(sbit__constants *fold)
+static sbit_status sbit__constants_sources(sbit__constants *fold, sbit_error *error)
 {
     sbit_session *s = fold->session;
+    const sbit_graph *parent = sbit_graph_parent(fold->graph);
     for (uint32_t idx = 1; idx < s->value_limit; idx++) {
+        const sbit_value_info *info = NULL;
         sbit_value_id id;
-        const sbit_tensor *tensor = NULL;
         id.idx = idx;
-        tensor = sbit__program_constant(fold->program, fold->graph, id);
-        if (tensor != NULL) {
-            memset(&s->values[idx], 0, sizeof s->values[idx]);
-            s->values[idx].tensor = *tensor;
-            s->infer.types[idx] = sbit__type_of_tensor(tensor);
-            s->infer.known[idx] = tensor;
-            s->plan[idx].place = SBIT__PLACE_CONSTANT;
+        if (!sbit_graph_value_alive(fold->graph, id)) {
+            continue;
+        }
+        info = sbit_graph_value(fold->graph, id);
+        if (info->is_constant || info->has_default) { /* a default: until something else is fed */
+            SBIT__TRY(sbit__constants_share(fold, idx, &info->constant, error));
+        } else if (info->outer.idx != 0) {
+            fold->made->values[idx] =
+                sbit__program_constant(fold->program, parent, info->outer.idx);
         }
     }
+    return SBIT_OK;
+}
+
+/* All values that the session's nodes have, and their types as far as they follow from the declared
+ * inputs: rows may pack by element types. */
+static sbit_status sbit__constants_values(sbit__constants *fold, sbit_error *error)
+{
+    sbit_session *s = fold->session;
+    sbit__facts facts;
+    const sbit_status status = sbit__facts_init(&facts, fold->graph, NULL);
+    bool ok = status != SBIT_ERR_OUT_OF_MEMORY;
+    for (uint32_t idx = 1; ok && idx < s->value_limit; idx++) {
+        sbit_value_id id;
+        id.idx = idx;
+        s->values[idx] = fold->made->values[idx];
+        if (s->values[idx] == NULL && sbit_graph_value_alive(fold->graph, id)) {
+            sbit__exec_value *value = sbit__exec_own(s, idx);
+            ok = value != NULL;
+            if (ok && status == SBIT_OK) {
+                value->type = *sbit__facts_type(&facts, id);
+            }
+        }
+        if (s->values[idx] != NULL) {
+            const sbit_tensor *tensor = &s->values[idx]->value.tensor;
+            s->infer.types[idx] = &s->values[idx]->type;
+            s->infer.known[idx] = s->values[idx]->shared && tensor->data != NULL ? tensor : NULL;
+        }
+    }
+    if (status == SBIT_OK) {
+        sbit__facts_deinit(&facts);
+    }
+    return ok ? SBIT_OK : sbit__fail_oom(error, sizeof(sbit__exec_value));
 }
 
 static sbit_status sbit__constants_nodes(sbit__constants *fold, sbit_error *error)
 {
     sbit_session *s = fold->session;
-    for (size_t o = 0; o < s->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(fold->graph, s->order[o]);
+    for (size_t o = 0; o < s->node_count; o++) {
+        sbit__exec_node *data = &s->nodes[o];
         bool tensors = true;
-        if (!sbit__constants_allowed(fold, node)) {
+        if (!sbit__constants_allowed(fold, data)) {
             continue;
         }
-        if (sbit__constants_can_wait(fold, node)) {
-            sbit__constants_wait(fold, node);
+        if (sbit__constants_can_wait(fold, data->node)) {
+            sbit__constants_wait(fold, data->node);
         } else {
-            for (size_t i = 0; i < node->input_count; i++) {
-                SBIT__TRY(sbit__constants_need(fold, node->inputs[i].idx, error));
+            for (size_t i = 0; i < data->node->input_count; i++) {
+                SBIT__TRY(sbit__constants_need(fold, data->node->inputs[i].idx, error));
             }
-            SBIT__TRY(sbit__constants_compute(fold, node, &tensors, error));
+            SBIT__TRY(sbit__constants_compute(fold, data, &tensors, error));
         }
-        fold->made->folded_node[node->id.idx] = tensors;
+        fold->made->folded[data->node->id.idx] = tensors;
     }
-    for (size_t o = 0; o < s->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(fold->graph, s->order[o]);
-        if (!fold->made->folded_node[node->id.idx]) {
-            SBIT__TRY(sbit__constants_reader(fold, node, error));
+    for (size_t o = 0; o < s->node_count; o++) {
+        if (!fold->made->folded[s->nodes[o].node->id.idx]) {
+            SBIT__TRY(sbit__constants_reader(fold, &s->nodes[o], error));
         }
     }
     return SBIT_OK;
@@ -56663,42 +56862,16 @@ static sbit_status sbit__constants_nodes(sbit__constants *fold, sbit_error *erro
 static sbit_status sbit__constants_hand_over(sbit__constants *fold, sbit_error *error)
 {
     sbit_session *s = fold->session;
-    for (size_t o = 0; o < s->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(fold->graph, s->order[o]);
-        for (size_t i = 0; i < node->output_count; i++) {
+    for (size_t o = 0; o < s->node_count; o++) {
+        const sbit_node *node = s->nodes[o].node;
+        for (size_t i = 0; fold->made->folded[node->id.idx] && i < node->output_count; i++) {
             const uint32_t idx = node->outputs[i].idx;
-            sbit_tensor *tensor = NULL;
-            if (idx == 0 || !fold->made->folded_node[node->id.idx]) {
-                continue;
+            sbit__exec_value *value = s->values[idx];
+            if (value != NULL) {
+                SBIT__TRY(sbit__constants_share(fold, idx, &value->value.tensor, error));
+                SBIT__TRY(sbit__program_take(fold->program, &value->dynamic, error));
             }
-            tensor = (sbit_tensor *)sbit__arena_alloc(&fold->program->arena, sizeof *tensor);
-            if (tensor == NULL) {
-                return sbit__fail_oom(error, sizeof *tensor);
-            }
-            *tensor = s->values[idx].tensor;
-            SBIT__TRY(sbit__program_take(fold->program, &s->dynamics[idx], error));
-            fold->made->folded[idx] = tensor;
         }
-    }
-    return SBIT_OK;
-}
-
-/* Types as far as they follow from the declared inputs: rows may pack by element types. */
-static sbit_status sbit__constants_types(sbit__constants *fold, sbit_error *error)
-{
-    sbit_session *s = fold->session;
-    sbit__facts facts;
-    const sbit_status status = sbit__facts_init(&facts, fold->graph, NULL);
-    if (status == SBIT_ERR_OUT_OF_MEMORY) {
-        return sbit__fail_oom(error, 0);
-    }
-    for (uint32_t idx = 1; status == SBIT_OK && idx < s->value_limit; idx++) {
-        sbit_value_id id;
-        id.idx = idx;
-        s->infer.types[idx] = *sbit__facts_type(&facts, id);
-    }
-    if (status == SBIT_OK) {
-        sbit__facts_deinit(&facts);
     }
     return SBIT_OK;
 }
@@ -56707,16 +56880,16 @@ static sbit_status sbit__constants_fill(sbit__constants *fold, sbit_error *error
 {
     sbit_session *s = fold->session;
     sbit__arena *arena = &s->plan_arena;
-    s->plan = (sbit__exec_value *)sbit__arena_array(arena, s->value_limit, sizeof(*s->plan));
     fold->readers = (uint32_t *)sbit__arena_array(arena, s->value_limit, sizeof(uint32_t));
     fold->keep = (bool *)sbit__arena_array(arena, s->value_limit, sizeof(bool));
-    fold->stack = (sbit_node_id *)sbit__arena_array(arena, s->node_limit + 1, sizeof(sbit_node_id));
-    if (s->plan == NULL || fold->readers == NULL || fold->keep == NULL || fold->stack == NULL) {
-        return sbit__fail_oom(error, s->value_limit * sizeof(*s->plan));
+    fold->stack = (sbit__exec_node **)sbit__arena_array(arena, s->node_count + 1,
+                                                        sizeof(sbit__exec_node *));
+    if (fold->readers == NULL || fold->keep == NULL || fold->stack == NULL) {
+        return sbit__fail_oom(error, s->value_limit * sizeof(uint32_t));
     }
-    SBIT__TRY(sbit__infer_init(&s->infer, fold->graph, NULL, arena, error));
-    SBIT__TRY(sbit__constants_types(fold, error));
-    sbit__constants_sources(fold);
+    SBIT__TRY(sbit__infer_begin(&s->infer, fold->graph, NULL, arena, error));
+    SBIT__TRY(sbit__constants_sources(fold, error));
+    SBIT__TRY(sbit__constants_values(fold, error));
     sbit__constants_count_readers(fold);
     SBIT__TRY(sbit__constants_nodes(fold, error));
     return sbit__constants_hand_over(fold, error);
@@ -56731,12 +56904,12 @@ SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_gra
     const size_t values = sbit_graph_value_limit(graph), nodes = sbit_graph_node_limit(graph);
     memset(&fold, 0, sizeof fold);
     memset(&desc, 0, sizeof desc);
-    made->folded =
-        (const sbit_tensor **)sbit__arena_array(&program->arena, values + 1, sizeof(sbit_tensor *));
-    made->folded_node = (bool *)sbit__arena_array(&program->arena, nodes + 1, sizeof(bool));
+    made->values = (sbit__exec_value **)sbit__arena_array(&program->arena, values + 1,
+                                                          sizeof(sbit__exec_value *));
+    made->folded = (bool *)sbit__arena_array(&program->arena, nodes + 1, sizeof(bool));
     made->packed = (const void **)sbit__arena_array(&program->arena, nodes + 1, sizeof(void *));
     made->released = (uint32_t *)sbit__arena_array(&program->arena, nodes + 1, sizeof(uint32_t));
-    if (made->folded == NULL || made->folded_node == NULL || made->packed == NULL ||
+    if (made->values == NULL || made->folded == NULL || made->packed == NULL ||
         made->released == NULL) {
         return sbit__fail_oom(error, nodes * sizeof(void *));
     }
@@ -56911,16 +57084,13 @@ SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error
         again = false;
         for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
              graph = graph->next_graph) {
-            sbit__made *made =
-                graph->index < program->graph_count ? &program->made[graph->index] : NULL;
-            if (made == NULL || !graph->alive || made->done ||
-                (graph->parent != NULL && graph->parent->index < program->graph_count &&
-                 !program->made[graph->parent->index].done)) {
-                continue;
+            sbit__made *made = &program->made[graph->index];
+            if (graph->alive && !made->done &&
+                (graph->parent == NULL || program->made[graph->parent->index].done)) {
+                SBIT__TRY(sbit__constants_graph(program, graph, made, error));
+                made->done = true;
+                again = true;
             }
-            SBIT__TRY(sbit__constants_graph(program, graph, made, error));
-            made->done = true;
-            again = true;
         }
     }
     return SBIT_OK;
@@ -56933,9 +57103,7 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
     program->graph_count = source->family->graph_count;
     program->graphs = (sbit__lowered *)sbit__arena_array(&program->arena, program->graph_count,
                                                          sizeof(sbit__lowered));
-    program->made =
-        (sbit__made *)sbit__arena_array(&program->arena, program->graph_count, sizeof(sbit__made));
-    if (program->graphs == NULL || program->made == NULL) {
+    if (program->graphs == NULL) {
         return sbit__fail_oom(error, program->graph_count * sizeof(sbit__lowered));
     }
     for (const sbit_graph *graph = source->family->graphs; graph != NULL;
@@ -56952,7 +57120,10 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
         }
     }
     SBIT__TRY(sbit__unsupported_fail(program->graph, error));
-    return sbit__program_lower(program, desc, error);
+    SBIT__TRY(sbit__program_lower(program, desc, error));
+    program->made = (sbit__made *)sbit__arena_array(
+        &program->arena, program->graph->family->graph_count, sizeof(sbit__made));
+    return program->made != NULL ? SBIT_OK : sbit__fail_oom(error, sizeof(sbit__made));
 }
 
 /* Lists of the desc are copied: sessions may be made later. */
@@ -57079,26 +57250,13 @@ SBIT__FN sbit_status sbit__program_take(sbit_program *program, sbit__dynamic *dy
 
 SBIT__FN const sbit__made *sbit__program_made(const sbit_program *program, const sbit_graph *graph)
 {
-    static const sbit__made none = {false, NULL, NULL, NULL, NULL};
-    return graph->index < program->graph_count ? &program->made[graph->index] : &none;
+    return &program->made[graph->index];
 }
 
-SBIT__FN const sbit_tensor *sbit__program_constant(const sbit_program *program,
-                                                   const sbit_graph *graph, sbit_value_id id)
+SBIT__FN sbit__exec_value *sbit__program_constant(const sbit_program *program,
+                                                  const sbit_graph *graph, uint32_t idx)
 {
-    while (sbit_graph_value_alive(graph, id)) {
-        const sbit_value_info *info = sbit_graph_value(graph, id);
-        const sbit__made *made = sbit__program_made(program, graph);
-        if (info->is_constant || info->has_default) { /* a default: until something else is fed */
-            return &info->constant;
-        }
-        if (info->outer.idx == 0) {
-            return made->folded != NULL ? made->folded[id.idx] : NULL;
-        }
-        graph = sbit_graph_parent(graph);
-        id = info->outer;
-    }
-    return NULL;
+    return program->made[graph->index].values[idx];
 }
 
 SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
@@ -57127,28 +57285,20 @@ static sbit_status sbit__session_arrays(sbit_session *s, sbit_error *error)
     s->value_limit = sbit_graph_value_limit(s->graph);
     s->node_limit = sbit_graph_node_limit(s->graph);
     s->tapped = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
-    s->constant = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
-    s->fed = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
     s->wanted = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
-    s->fed_types = (sbit_type **)sbit__session_array(s, s->value_limit, sizeof(sbit_type *), &ok);
-    s->values = (sbit_value *)sbit__session_array(s, s->value_limit, sizeof(sbit_value), &ok);
-    s->dynamics =
-        (sbit__dynamic *)sbit__session_array(s, s->value_limit, sizeof(sbit__dynamic), &ok);
-    s->nodes =
-        (sbit__exec_node *)sbit__session_array(s, s->node_limit, sizeof(sbit__exec_node), &ok);
-    s->order = (sbit_node_id *)sbit__session_array(s, s->node_limit, sizeof(sbit_node_id), &ok);
+    s->values =
+        (sbit__exec_value **)sbit__session_array(s, s->value_limit, sizeof(void *), &ok);
+    s->node_at = (uint32_t *)sbit__session_array(s, s->node_limit, sizeof(uint32_t), &ok);
     s->inputs = (sbit_value_id *)sbit__session_array(s, sbit_graph_input_count(s->graph),
                                                      sizeof(sbit_value_id), &ok);
     s->states =
         (sbit__exec_state *)sbit__session_array(s, s->state_count, sizeof(sbit__exec_state), &ok);
-    s->captures =
-        (sbit_value_id *)sbit__session_array(s, s->value_limit, sizeof(sbit_value_id), &ok);
     s->outputs =
         (sbit_value_id *)sbit__session_array(s, s->output_count, sizeof(sbit_value_id), &ok);
     s->results = (sbit_value *)sbit__session_array(s, s->output_count, sizeof(sbit_value), &ok);
     s->result_blocks =
         (sbit__dynamic *)sbit__session_array(s, s->output_count, sizeof(sbit__dynamic), &ok);
-    return ok ? SBIT_OK : sbit__fail_oom(error, s->value_limit * sizeof(sbit_value));
+    return ok ? SBIT_OK : sbit__fail_oom(error, s->value_limit * sizeof(void *));
 }
 
 /* What is looked at from outside. */
@@ -57174,59 +57324,72 @@ static void sbit__session_targets(sbit_session *s, const sbit_session_desc *desc
     s->has_taps = tapped && (desc->tap_all || desc->tap_count > 0);
 }
 
-/* The values of this graph that a node's bodies capture. */
-static sbit_status sbit__session_node_captures(sbit_session *s, sbit_node_id id, sbit_error *error)
-{
-    sbit__exec_node *data = &s->nodes[id.idx];
-    const size_t count = sbit_graph_captures(s->graph, id, NULL, 0);
-    bool ok = true;
-    if (count == 0) {
-        return SBIT_OK;
-    }
-    data->captures = (sbit_value_id *)sbit__session_array(s, count, sizeof(sbit_value_id), &ok);
-    if (!ok) {
-        return sbit__fail_oom(error, count * sizeof(sbit_value_id));
-    }
-    data->capture_count = sbit_graph_captures(s->graph, id, data->captures, count);
-    return SBIT_OK;
-}
-
-/* Nodes that results and taps need, found from the last to the first. */
-static sbit_status sbit__session_order(sbit_session *s, bool *needed, sbit_error *error)
+/* Marks the values that nodes which results and taps need read, and these nodes in node_at, from
+ * the last to the first; how many there are. `order`, `captured`: room for all nodes and values. */
+static size_t sbit__session_needed(sbit_session *s, bool *needed, sbit_node_id *order,
+                                   sbit_value_id *captured)
 {
     size_t count = 0, kept = 0;
     for (sbit_node_id id = sbit_graph_first(s->graph); id.idx != 0;
          id = sbit_graph_next(s->graph, id)) {
-        s->order[count++] = id;
-        SBIT__TRY(sbit__session_node_captures(s, id, error));
+        order[count++] = id;
     }
     for (uint32_t idx = 1; idx < s->value_limit; idx++) {
         needed[idx] = s->wanted[idx] || s->tapped[idx];
     }
-    for (size_t o = count; o-- > 0;) {
-        const sbit_node *node = sbit_graph_node(s->graph, s->order[o]);
-        sbit__exec_node *data = &s->nodes[node->id.idx];
+    while (count-- > 0) {
+        const sbit_node *node = sbit_graph_node(s->graph, order[count]);
+        size_t captures = 0;
+        bool keep = false;
         for (size_t i = 0; i < node->output_count; i++) {
-            data->needed =
-                data->needed || (node->outputs[i].idx != 0 && needed[node->outputs[i].idx]);
+            keep = keep || (node->outputs[i].idx != 0 && needed[node->outputs[i].idx]);
         }
-        for (size_t i = 0; data->needed && i < node->input_count; i++) {
+        if (!keep) {
+            continue;
+        }
+        s->node_at[node->id.idx] = 1;
+        kept++;
+        for (size_t i = 0; i < node->input_count; i++) {
             needed[node->inputs[i].idx] = true;
         }
-        for (size_t i = 0; data->needed && i < data->capture_count; i++) {
-            needed[data->captures[i].idx] = true;
+        captures = sbit_graph_captures(s->graph, node->id, captured, s->value_limit);
+        for (size_t i = 0; i < captures; i++) {
+            needed[captured[i].idx] = true;
         }
     }
-    for (size_t o = 0; o < count; o++) {
-        sbit__exec_node *data = &s->nodes[s->order[o].idx];
-        if (data->needed) {
-            data->row =
-                sbit__op_row(s->graph, sbit_graph_node(s->graph, s->order[o]), &data->opset);
-            s->order[kept++] = s->order[o];
+    return kept;
+}
+
+/* What is kept of the nodes that node_at marks. */
+static sbit_status sbit__session_nodes(sbit_session *s, size_t count, sbit_value_id *captured,
+                                       sbit_error *error)
+{
+    bool ok = true;
+    size_t ins = 0, outs = 0;
+    s->nodes = (sbit__exec_node *)sbit__session_array(s, count, sizeof(sbit__exec_node), &ok);
+    for (sbit_node_id id = sbit_graph_first(s->graph); ok && id.idx != 0;
+         id = sbit_graph_next(s->graph, id)) {
+        const sbit_node *node = sbit_graph_node(s->graph, id);
+        sbit__exec_node *data = &s->nodes[s->node_count];
+        if (s->node_at[id.idx] == 0) {
+            continue;
         }
+        s->node_at[id.idx] = (uint32_t)++s->node_count;
+        data->node = node;
+        data->row = sbit__op_row(s->graph, node, &data->opset);
+        data->capture_count = sbit_graph_captures(s->graph, id, captured, s->value_limit);
+        if (data->capture_count > 0) {
+            data->captures = (sbit_value_id *)sbit__session_array(s, data->capture_count,
+                                                                  sizeof(sbit_value_id), &ok);
+            for (size_t i = 0; ok && i < data->capture_count; i++) {
+                data->captures[i] = captured[i];
+            }
+        }
+        ins = node->input_count > ins ? node->input_count : ins;
+        outs = node->output_count > outs ? node->output_count : outs;
     }
-    s->order_count = kept;
-    return SBIT_OK;
+    return ok ? sbit__session_make_call(s, ins, outs, error)
+              : sbit__fail_oom(error, count * sizeof(sbit__exec_node));
 }
 
 SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id)
@@ -57239,14 +57402,28 @@ SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id)
     return false;
 }
 
-/* Inputs to feed, captured values. */
-static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc,
-                                  const bool *needed)
+/* An input to feed, with memory for its type, so that feeding it takes none. */
+static sbit_status sbit__session_add_input(sbit_session *s, sbit_value_id id, sbit_error *error)
+{
+    sbit__exec_value *value = sbit__exec_own(s, id.idx);
+    if (value != NULL) {
+        value->fed_type = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *value->fed_type);
+    }
+    if (value == NULL || value->fed_type == NULL) {
+        return sbit__fail_oom(error, sizeof *value);
+    }
+    s->inputs[s->input_count++] = id;
+    return SBIT_OK;
+}
+
+/* Inputs to feed. */
+static sbit_status sbit__session_sources(sbit_session *s, const sbit_session_desc *desc,
+                                         const bool *needed, sbit_error *error)
 {
     const bool all_inputs = s->parent != NULL || s->program->all_inputs;
     for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
         if (!sbit__session_has_input(s, desc->inputs[i])) {
-            s->inputs[s->input_count++] = desc->inputs[i];
+            SBIT__TRY(sbit__session_add_input(s, desc->inputs[i], error));
         }
     }
     for (size_t i = 0; i < sbit_graph_input_count(s->graph); i++) {
@@ -57254,39 +57431,68 @@ static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc
         const sbit_value_info *info = sbit_graph_value(s->graph, id);
         if (!info->is_constant && !info->has_default && (all_inputs || needed[id.idx]) &&
             sbit__state_find(s, id) == NULL && !sbit__session_has_input(s, id)) {
-            s->inputs[s->input_count++] = id;
+            SBIT__TRY(sbit__session_add_input(s, id, error));
         }
     }
+    return SBIT_OK;
+}
+
+/* The needed values that are those of the graph around this one. */
+static sbit_status sbit__session_captures(sbit_session *s, const bool *needed,
+                                          sbit_value_id *captured, sbit_error *error)
+{
+    bool ok = true;
     for (uint32_t idx = 1; idx < s->value_limit; idx++) {
         sbit_value_id id;
-        const sbit_value_info *info = NULL;
         id.idx = idx;
-        info = sbit_graph_value_alive(s->graph, id) ? sbit_graph_value(s->graph, id) : NULL;
-        if (info != NULL && info->outer.idx != 0 && needed[idx]) {
-            s->captures[s->capture_count++] = id;
+        if (needed[idx] && sbit_graph_value_alive(s->graph, id) &&
+            sbit_graph_value(s->graph, id)->outer.idx != 0) {
+            captured[s->capture_count++] = id;
         }
     }
+    s->captures =
+        (sbit_value_id *)sbit__session_array(s, s->capture_count, sizeof(sbit_value_id), &ok);
+    if (!ok) {
+        return sbit__fail_oom(error, s->capture_count * sizeof(sbit_value_id));
+    }
+    memcpy(s->captures, captured, s->capture_count * sizeof(sbit_value_id));
+    return SBIT_OK;
 }
 
 /* >>making */
 
+/* Which nodes and values there are; `arena`: for what is not kept. */
+static sbit_status sbit__session_find(sbit_session *s, const sbit_session_desc *desc,
+                                      sbit__arena *arena, sbit_error *error)
+{
+    bool *needed = (bool *)sbit__arena_array(arena, s->value_limit, sizeof(bool));
+    sbit_node_id *order =
+        (sbit_node_id *)sbit__arena_array(arena, s->node_limit, sizeof(sbit_node_id));
+    sbit_value_id *captured =
+        (sbit_value_id *)sbit__arena_array(arena, s->value_limit, sizeof(sbit_value_id));
+    if (needed == NULL || order == NULL || captured == NULL) {
+        return sbit__fail_oom(error, s->value_limit * sizeof(sbit_value_id));
+    }
+    const size_t count = sbit__session_needed(s, needed, order, captured);
+    SBIT__TRY(sbit__session_nodes(s, count, captured, error));
+    SBIT__TRY(sbit__session_sources(s, desc, needed, error));
+    return sbit__session_captures(s, needed, captured, error);
+}
+
 static sbit_status sbit__session_fill(sbit_session *s, const sbit_session_desc *desc,
                                       sbit_error *error)
 {
-    bool ok = true;
-    bool *needed = NULL;
     const sbit__lowered *lowered = sbit__program_lowered(s->program, s->graph);
+    sbit__arena passing;
     s->source = lowered != NULL ? lowered->source : s->graph;
     s->state_count = desc->state_count;
     s->output_count = sbit_graph_output_count(s->graph);
     SBIT__TRY(sbit__session_arrays(s, error));
-    needed = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
-    if (!ok) {
-        return sbit__fail_oom(error, s->value_limit);
-    }
     sbit__session_targets(s, desc);
-    SBIT__TRY(sbit__session_order(s, needed, error));
-    sbit__session_sources(s, desc, needed);
+    sbit__arena_init(&passing, &s->allocator);
+    const sbit_status status = sbit__session_find(s, desc, &passing, error);
+    sbit__arena_deinit(&passing);
+    SBIT__TRY(status);
     return sbit__state_begin_all(s, error);
 }
 
@@ -57342,10 +57548,10 @@ SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_
 static void sbit__session_free_nodes(sbit_session *s)
 {
     sbit__plan_drop(s);
-    for (uint32_t i = 0; s->nodes != NULL && i < s->node_limit; i++) {
-        sbit__exec_node *node = &s->nodes[i];
+    for (size_t o = 0; o < s->node_count; o++) {
+        sbit__exec_node *node = &s->nodes[o];
         sbit__body_results_free(s, node);
-        sbit__exec_free_state(s, node);
+        sbit__exec_free_params(s, node);
         while (node->bodies != NULL) {
             sbit__exec_body *body = node->bodies;
             node->bodies = body->next;
@@ -57390,8 +57596,10 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
     }
     allocator = session->parent != NULL ? session->allocator : session->ctx->allocator;
     sbit__session_free_nodes(session);
-    for (uint32_t i = 0; session->dynamics != NULL && i < session->value_limit; i++) {
-        sbit__dynamic_free(session, &session->dynamics[i]);
+    for (uint32_t idx = 0; session->values != NULL && idx < session->value_limit; idx++) {
+        if (session->values[idx] != NULL && !session->values[idx]->shared) {
+            sbit__dynamic_free(session, &session->values[idx]->dynamic);
+        }
     }
     for (size_t i = 0; session->result_blocks != NULL && i < session->output_count; i++) {
         sbit__dynamic_free(session, &session->result_blocks[i]);
@@ -57479,16 +57687,17 @@ static sbit_status sbit__session_check_input(const sbit_session *s, const sbit_v
     return SBIT_OK;
 }
 
-SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, uint32_t idx, const sbit_type *type,
-                                            sbit_error *error)
+SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
+                                            const sbit_type *type, sbit_error *error)
 {
-    if (s->fed_types[idx] == NULL) {
-        s->fed_types[idx] = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *type);
+    if (value->fed_type == NULL) {
+        value->fed_type = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *type);
     }
-    if (s->fed_types[idx] == NULL) {
+    if (value->fed_type == NULL) {
         return sbit__meter_explain(s, sbit__fail_oom(error, sizeof *type), error);
     }
-    *s->fed_types[idx] = *type;
+    *value->fed_type = *type;
+    value->fed = true;
     return SBIT_OK;
 }
 
@@ -57498,6 +57707,7 @@ static sbit_status sbit__session_set(sbit_session *session, const sbit_value_inf
     const sbit_value_id id = info->id;
     const char *name = info->name;
     sbit__exec_state *state = sbit__state_find(session, id);
+    sbit__exec_value *input = NULL;
     sbit_type type;
     if (value->kind == SBIT_KIND_TENSOR && value->tensor.data == NULL &&
         sbit_tensor_count(&value->tensor) > 0) {
@@ -57515,12 +57725,17 @@ static sbit_status sbit__session_set(sbit_session *session, const sbit_value_inf
     if (state != NULL) {
         return sbit__state_set(session, state, &value->tensor, error);
     }
+    input = session->values[id.idx];
+    const bool is_new = input == NULL || input->shared;
+    input = sbit__exec_own(session, id.idx);
+    if (input == NULL) {
+        return sbit__meter_explain(session, sbit__fail_oom(error, sizeof *input), error);
+    }
     /* Results stay readable until the next run, so the plan is not touched here. */
-    session->stale = session->stale || !session->planned || session->constant[id.idx] ||
-                     !sbit__graph_type_equal(&type, &session->infer.types[id.idx]);
-    session->fed[id.idx] = true;
-    SBIT__TRY(sbit__session_set_type(session, id.idx, &type, error));
-    session->values[id.idx] = *value;
+    session->stale = session->stale || !session->planned || is_new ||
+                     !sbit__graph_type_equal(&type, &input->type);
+    SBIT__TRY(sbit__session_set_type(session, input, &type, error));
+    input->value = *value;
     return SBIT_OK;
 }
 
@@ -57577,7 +57792,8 @@ static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static
     size_t used = 0, count = 0;
     for (size_t i = 0; i < s->input_count; i++) {
         const sbit_value_info *info = sbit_graph_value(s->graph, s->inputs[i]);
-        if (s->fed[info->id.idx] || info->use_count == 0 ||
+        const sbit__exec_value *value = s->values[info->id.idx];
+        if ((value != NULL && value->fed) || info->use_count == 0 ||
             (or_static && sbit__type_static(&info->type))) {
             continue;
         }
@@ -57628,7 +57844,7 @@ static bool sbit__value_has_text(const sbit_value *value)
 static sbit_status sbit__session_result(sbit_session *s, size_t i, sbit_error *error)
 {
     const uint32_t idx = s->outputs[i].idx;
-    const sbit_value *value = &s->values[idx];
+    const sbit_value *value = &s->values[idx]->value;
     sbit__dynamic *copy = &s->result_blocks[i];
     sbit__block_free_all(s, &copy->items, &s->dynamic_bytes);
     s->results[i] = *value;
@@ -57676,15 +57892,15 @@ SPARSEBIT_API const sbit_value *sbit_session_output(const sbit_session *session,
 SPARSEBIT_API const sbit_value *sbit_session_state_at(const sbit_session *session, size_t index)
 {
     return index < session->state_count && session->states[index].set
-               ? &session->values[session->states[index].input.idx]
+               ? &session->values[session->states[index].input.idx]->value
                : NULL;
 }
 
 SPARSEBIT_API const sbit_value *sbit_session_value(const sbit_session *session, sbit_value_id id)
 {
     return session->ran && session->keep_values && id.idx > 0 && id.idx < session->value_limit &&
-                   session->plan[id.idx].place != SBIT__PLACE_NONE
-               ? &session->values[id.idx]
+                   sbit__exec_place(session, id.idx) != SBIT__PLACE_NONE
+               ? &session->values[id.idx]->value
                : NULL;
 }
 
@@ -57701,8 +57917,8 @@ static void sbit__session_add_memory(const sbit_session *s, sbit_session_memory 
     }
     memory->state_bytes += s->state_bytes;
     memory->dynamic_bytes += s->dynamic_peak;
-    for (uint32_t i = 0; i < s->node_limit; i++) {
-        for (const sbit__exec_body *body = s->nodes[i].bodies; body != NULL; body = body->next) {
+    for (size_t o = 0; o < s->node_count; o++) {
+        for (const sbit__exec_body *body = s->nodes[o].bodies; body != NULL; body = body->next) {
             if (body->session != NULL) {
                 sbit__session_add_memory(body->session, memory);
             }
@@ -57724,12 +57940,10 @@ SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_sess
 static bool sbit__session_on_integers(const sbit_session *s, const sbit_node *node)
 {
     bool found = strcmp(node->domain, "sbit") == 0 && node->op_type[0] == 'Q';
-    for (size_t i = 0; !found && i < node->input_count && i < 1; i++) {
-        const uint32_t idx = node->inputs[i].idx;
-        const sbit_dtype dtype =
-            idx != 0 && idx < s->value_limit ? s->infer.types[idx].dtype : SBIT_UNDEFINED;
-        found = dtype == SBIT_U8 || dtype == SBIT_I8;
-    }
+    const sbit__exec_value *first =
+        node->input_count > 0 ? s->values[node->inputs[0].idx] : NULL;
+    found = found || (first != NULL &&
+                      (first->type.dtype == SBIT_U8 || first->type.dtype == SBIT_I8));
     return found && strcmp(node->op_type, "DequantizeLinear") != 0;
 }
 
@@ -57758,9 +57972,12 @@ static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, s
         return;
     }
     while (into.idx != 0 && sbit__lowered_origin(lowered, into).idx == id.idx) {
-        out->nanoseconds += s->nodes[into.idx].nanoseconds;
-        out->runs +=
-            out->runs > 0 && sbit__session_is_layout(s, into) ? 0 : s->nodes[into.idx].runs;
+        const uint32_t at = s->node_at[into.idx];
+        const sbit__exec_node *data = at != 0 ? &s->nodes[at - 1] : NULL;
+        out->nanoseconds += data != NULL ? data->nanoseconds : 0;
+        out->runs += data == NULL || (out->runs > 0 && sbit__session_is_layout(s, into))
+                         ? 0
+                         : data->runs;
         into = sbit_graph_next(s->graph, into);
     }
 }
@@ -81121,7 +81338,7 @@ static sbit_status sbit__frame_open(sbit__labeler *labeler, sbit_node_id id,
     for (size_t i = 0; i < frame->node->input_count; i++) {
         const uint32_t idx = frame->node->inputs[i].idx;
         if (idx != 0) {
-            frame->in_type[i] = &labeler->infer.types[idx];
+            frame->in_type[i] = labeler->infer.types[idx];
             frame->in[i] = sbit__infer_known(&labeler->infer, frame->node->inputs[i], &ok);
             frame->in_elems[i] = labeler->infer.elems[idx];
             frame->in_elem_counts[i] = labeler->infer.elem_counts[idx];
@@ -81130,7 +81347,7 @@ static sbit_status sbit__frame_open(sbit__labeler *labeler, sbit_node_id id,
     }
     for (size_t i = 0; i < frame->node->output_count; i++) {
         const uint32_t idx = frame->node->outputs[i].idx;
-        frame->out_type[i] = idx != 0 ? &labeler->infer.types[idx] : NULL;
+        frame->out_type[i] = idx != 0 ? labeler->infer.types[idx] : NULL;
         *ready = *ready && (idx == 0 || sbit__type_static(frame->out_type[i]));
     }
     op->in_type = frame->in_type;
@@ -81308,7 +81525,7 @@ static sbit_status sbit__frame_stop(sbit__label_frame *frame, const char *reason
     for (size_t i = 0; i < frame->node->output_count; i++) {
         const uint32_t idx = frame->node->outputs[i].idx;
         if (idx != 0) {
-            SBIT__TRY(sbit__channel_labels_make(labeler, &labeler->infer.types[idx],
+            SBIT__TRY(sbit__channel_labels_make(labeler, labeler->infer.types[idx],
                                                 SBIT__LABELS_UNIFORM, 0, &labeler->of[idx], error));
             SBIT__TRY(
                 sbit__label_new(labeler, 1, SBIT__LABEL_FIXED, text, labeler->of[idx].at, error));
@@ -81886,7 +82103,7 @@ static sbit_status sbit__label_node(sbit__labeler *labeler, sbit_node_id id, sbi
 static sbit_status sbit__label_input(sbit__labeler *labeler, sbit_value_id id, sbit_error *error)
 {
     sbit__channel_labels *labels = &labeler->of[id.idx];
-    const sbit_type *type = &labeler->infer.types[id.idx];
+    const sbit_type *type = labeler->infer.types[id.idx];
     const sbit_value_info *info = sbit_graph_value(labeler->graph, id);
     if (info->is_constant || type->rank < 0) {
         return SBIT_OK;
@@ -81999,13 +82216,13 @@ static void sbit__label_sizes(sbit__labeler *labeler, int64_t size, bool states)
 {
     uint32_t batch = 0; /* the symbol of the first batch */
     for (size_t i = 0; i < sbit_graph_input_count(labeler->graph); i++) {
-        const sbit_type *type = &labeler->infer.types[sbit_graph_input(labeler->graph, i).idx];
+        const sbit_type *type = labeler->infer.types[sbit_graph_input(labeler->graph, i).idx];
         if (batch == 0 && type->rank > 0 && type->dims[0].symbol != SBIT_SYMBOL_ANY) {
             batch = type->dims[0].symbol;
         }
     }
     for (size_t i = 0; i < sbit_graph_input_count(labeler->graph); i++) {
-        sbit_type *type = &labeler->infer.types[sbit_graph_input(labeler->graph, i).idx];
+        sbit_type *type = labeler->infer.types[sbit_graph_input(labeler->graph, i).idx];
         for (int32_t d = 0; d < type->rank; d++) {
             const uint32_t symbol = type->dims[d].symbol;
             const bool is_batch =
@@ -82020,7 +82237,7 @@ static void sbit__label_sizes(sbit__labeler *labeler, int64_t size, bool states)
 static bool sbit__label_sizes_fit(const sbit__labeler *labeler)
 {
     for (uint32_t v = 1; v < sbit_graph_value_limit(labeler->graph); v++) {
-        const sbit_type *type = &labeler->infer.types[v];
+        const sbit_type *type = labeler->infer.types[v];
         sbit_value_id id;
         id.idx = v;
         if (!sbit_graph_value_alive(labeler->graph, id) ||
@@ -83805,7 +84022,7 @@ SBIT__FN sbit_status sbit__sparse_inputs(const sbit_sparse *sparse, sbit_session
     for (size_t i = 0; i < sbit_session_input_count(session); i++) {
         const sbit_value_info *info = sbit_session_input_info(session, i);
         const sbit_value_id id = sbit_graph_find_value(sparse->graph, info->name);
-        const sbit_type *type = &sparse->labeler.infer.types[id.idx];
+        const sbit_type *type = sparse->labeler.infer.types[id.idx];
         sbit_tensor tensor;
         size_t bytes = 0;
         if (id.idx == 0 || !sbit__type_static(type) || type->kind != SBIT_KIND_TENSOR) {
@@ -84154,7 +84371,7 @@ static sbit_status sbit__folded_session(sbit_sparse *sparse, sbit_session *sessi
     for (size_t i = 0; i < sbit_session_input_count(session); i++) {
         const sbit_value_id id =
             sbit_graph_find_value(sparse->graph, sbit_session_input_info(session, i)->name);
-        const sbit_type *type = &sparse->labeler.infer.types[id.idx];
+        const sbit_type *type = sparse->labeler.infer.types[id.idx];
         runs = id.idx != 0 && type->rank > 0 && type->dims[0].value > 1 ? runs : 2;
     }
     sbit__arena inputs;
@@ -85057,7 +85274,7 @@ static sbit_status sbit__budget_cost(const sbit_sparse *sparse, sbit_graph *grap
 {
     for (size_t i = 0; i < sbit_graph_input_count(graph); i++) {
         const sbit_value_id id = sbit_graph_input(graph, i);
-        sbit_graph_set_type(graph, id, &sparse->labeler.infer.types[id.idx]);
+        sbit_graph_set_type(graph, id, sparse->labeler.infer.types[id.idx]);
     }
     SBIT__TRY(sbit_infer(graph, error));
     return sbit_graph_cost_of(graph, out, error);

@@ -63,7 +63,7 @@ static sbit_status sbit__body_feed(sbit_session *body, const sbit_value *const *
             return sbit__fail_oom(error, sizeof *input);
         }
         *changed =
-            *changed || input->fed == NULL || !sbit__graph_type_equal(&type, input->fed);
+            *changed || !input->fed || !sbit__graph_type_equal(&type, input->fed_type);
         SBIT__TRY(sbit__session_set_type(body, input, &type, error));
         input->value = *inputs[i];
     }

@@ -58,7 +58,8 @@ typedef struct sbit__dynamic {
 typedef struct sbit__exec_value {
     sbit_value value;
     sbit_type type;
-    sbit_type *fed; /* what the caller feeds it as; NULL: never fed */
+    sbit_type *fed_type; /* what the caller feeds it as */
+    bool fed;
     sbit__dynamic dynamic;
     bool shared; /* the program's: sessions only read it */
 

@@ -229,10 +229,10 @@ static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
             continue;
         }
         const sbit_value_info *info = sbit_graph_value(session->graph, id);
-        value->type = value->fed != NULL          ? *value->fed
-                      : info->producer.idx == 0   ? info->type
-                                                  : sbit__type_unknown();
-        value->place = value->fed != NULL ? SBIT__PLACE_INPUT : SBIT__PLACE_NONE;
+        value->type = value->fed                ? *value->fed_type
+                      : info->producer.idx == 0 ? info->type
+                                                : sbit__type_unknown();
+        value->place = value->fed ? SBIT__PLACE_INPUT : SBIT__PLACE_NONE;
         value->root = value;
         value->fixed = false;
         memset(&value->life, 0, sizeof value->life);

@@ -136,14 +136,28 @@ SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id)
     return false;
 }
 
+/* An input to feed, with memory for its type, so that feeding it takes none. */
+static sbit_status sbit__session_add_input(sbit_session *s, sbit_value_id id, sbit_error *error)
+{
+    sbit__exec_value *value = sbit__exec_own(s, id.idx);
+    if (value != NULL) {
+        value->fed_type = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *value->fed_type);
+    }
+    if (value == NULL || value->fed_type == NULL) {
+        return sbit__fail_oom(error, sizeof *value);
+    }
+    s->inputs[s->input_count++] = id;
+    return SBIT_OK;
+}
+
 /* Inputs to feed. */
-static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc,
-                                  const bool *needed)
+static sbit_status sbit__session_sources(sbit_session *s, const sbit_session_desc *desc,
+                                         const bool *needed, sbit_error *error)
 {
     const bool all_inputs = s->parent != NULL || s->program->all_inputs;
     for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
         if (!sbit__session_has_input(s, desc->inputs[i])) {
-            s->inputs[s->input_count++] = desc->inputs[i];
+            SBIT__TRY(sbit__session_add_input(s, desc->inputs[i], error));
         }
     }
     for (size_t i = 0; i < sbit_graph_input_count(s->graph); i++) {
@@ -151,9 +165,10 @@ static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc
         const sbit_value_info *info = sbit_graph_value(s->graph, id);
         if (!info->is_constant && !info->has_default && (all_inputs || needed[id.idx]) &&
             sbit__state_find(s, id) == NULL && !sbit__session_has_input(s, id)) {
-            s->inputs[s->input_count++] = id;
+            SBIT__TRY(sbit__session_add_input(s, id, error));
         }
     }
+    return SBIT_OK;
 }
 
 /* The needed values that are those of the graph around this one. */
@@ -194,7 +209,7 @@ static sbit_status sbit__session_find(sbit_session *s, const sbit_session_desc *
     }
     const size_t count = sbit__session_needed(s, needed, order, captured);
     SBIT__TRY(sbit__session_nodes(s, count, captured, error));
-    sbit__session_sources(s, desc, needed);
+    SBIT__TRY(sbit__session_sources(s, desc, needed, error));
     return sbit__session_captures(s, needed, captured, error);
 }
 
@@ -409,13 +424,14 @@ static sbit_status sbit__session_check_input(const sbit_session *s, const sbit_v
 SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
                                             const sbit_type *type, sbit_error *error)
 {
-    if (value->fed == NULL) {
-        value->fed = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *type);
+    if (value->fed_type == NULL) {
+        value->fed_type = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *type);
     }
-    if (value->fed == NULL) {
+    if (value->fed_type == NULL) {
         return sbit__meter_explain(s, sbit__fail_oom(error, sizeof *type), error);
     }
-    *value->fed = *type;
+    *value->fed_type = *type;
+    value->fed = true;
     return SBIT_OK;
 }
 
@@ -511,7 +527,7 @@ static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static
     for (size_t i = 0; i < s->input_count; i++) {
         const sbit_value_info *info = sbit_graph_value(s->graph, s->inputs[i]);
         const sbit__exec_value *value = s->values[info->id.idx];
-        if ((value != NULL && value->fed != NULL) || info->use_count == 0 ||
+        if ((value != NULL && value->fed) || info->use_count == 0 ||
             (or_static && sbit__type_static(&info->type))) {
             continue;
         }

@@ -80,7 +80,7 @@ static sbit_status sbit__state_check(sbit_session *s, sbit__exec_state *state, s
 {
     const sbit_value *from = &s->values[state->output.idx]->value;
     const sbit_type type = sbit__type_of_value(from, &s->values[state->output.idx]->type);
-    const sbit_type *want = s->values[state->input.idx]->fed;
+    const sbit_type *want = s->values[state->input.idx]->fed_type;
     sbit_tensor copy;
     if (from->kind != SBIT_KIND_TENSOR ||
         !sbit__graph_type_equal(&type, want)) {
