@@ -10529,8 +10529,7 @@ SBIT__FN void sbit__conv_run(sbit_ctx *ctx, const sbit__conv *conv, const float 
                              const sbit__epilogue *epilogue, float *y, void *scratch);
 
 /* dw [out_channels][in_channels / groups][kernel...] = the sum over pixels of dy times what they
- * see of x; made for groups of more than a few output channels. fits: false for groups of images
- * with more than 2^31 floats. */
+ * see of x. fits: false for groups of images with more than 2^31 floats. */
 SBIT__FN bool sbit__conv_weight_fits(const sbit_ctx *ctx, const sbit__conv_shape *shape);
 SBIT__FN size_t sbit__conv_weight_scratch_bytes(const sbit_ctx *ctx, const sbit__conv_shape *shape);
 SBIT__FN void sbit__conv_weight_run(sbit_ctx *ctx, const sbit__conv_shape *shape, const float *x,
@@ -20009,11 +20008,17 @@ SBIT__FN void sbit__conv_patch_range(void *task, int64_t begin, int64_t end, int
  * the chunk's share is then added to the sums, tile by tile.
  * A tile is always added up by one thread, chunk after chunk: any number of threads gives the same
  * bits.
+ *
+ * Groups of few output channels (depthwise): planes of x inside of their padding, planes of dy with
+ * zeros between their elements, so that both have the same distances: a tap is one dot product of
+ * some images' planes, shifted. Tasks are input channels.
  */
 
 enum {
     SBIT__CONV_WEIGHT_CHUNK = 1 << 18, /* floats of x and dy in a chunk, unless an image has more */
-    SBIT__CONV_WEIGHT_PIXELS = 512     /* terms that are added up at a time */
+    SBIT__CONV_WEIGHT_PIXELS = 512,    /* terms that are added up at a time */
+    SBIT__CONV_WEIGHT_PLANES = 4096,   /* floats of the planes in a dot product, the same */
+    SBIT__CONV_WEIGHT_NARROW = 3       /* output channels of a group: dot products */
 };
 
 typedef struct sbit__conv_weight_job {
@@ -20026,6 +20031,7 @@ typedef struct sbit__conv_weight_job {
     int64_t pixels, images;          /* of an output; of a chunk */
     int64_t rows, panels;            /* output channels of a tile; tiles of a group */
     int64_t x_image, dy_image;       /* floats, of one group */
+    bool narrow;
     size_t offsets_bytes, x_bytes, dy_bytes, sums_bytes;
     /* a run's */
     int64_t group, image, count; /* the chunk's first image, its number of images */
@@ -20059,7 +20065,16 @@ static void sbit__conv_weight_job_init(sbit__conv_weight_job *job, const sbit_ct
     job->x_image = job->field[0] * job->field[1] * job->field[2] * job->ins;
     job->dy_image = job->panels * job->kernels->tile_m * job->pixels;
     job->images = SBIT__CONV_WEIGHT_CHUNK / sbit__larger(job->x_image + job->dy_image, 1);
+    job->narrow = job->outs <= SBIT__CONV_WEIGHT_NARROW;
+    if (job->narrow) {
+        job->x_image = job->dy_image = job->field[0] * job->field[1] * job->field[2];
+        job->images = SBIT__CONV_WEIGHT_PLANES / sbit__larger(job->x_image, 1);
+    }
     job->images = sbit__smaller(sbit__larger(job->images, 1), sbit__larger(s->batch, 1));
+    if (job->narrow) { /* of each worker */
+        job->x_bytes = job->dy_bytes = sbit__cache_lines(job->images * job->x_image);
+        return;
+    }
     job->offsets_bytes = sbit__cache_lines(job->images * job->pixels);
     job->x_bytes = sbit__cache_lines(job->images * job->x_image + job->half);
     job->dy_bytes = sbit__cache_lines(job->images * job->dy_image);
@@ -20070,7 +20085,8 @@ SBIT__FN size_t sbit__conv_weight_scratch_bytes(const sbit_ctx *ctx, const sbit_
 {
     sbit__conv_weight_job job;
     sbit__conv_weight_job_init(&job, ctx, shape);
-    return job.offsets_bytes + job.x_bytes + job.dy_bytes + job.sums_bytes;
+    const size_t workers = job.narrow ? (size_t)sbit_ctx_threads(ctx) : 1;
+    return workers * (job.offsets_bytes + job.x_bytes + job.dy_bytes + job.sums_bytes);
 }
 
 SBIT__FN bool sbit__conv_weight_fits(const sbit_ctx *ctx, const sbit__conv_shape *shape)
@@ -20082,8 +20098,9 @@ SBIT__FN bool sbit__conv_weight_fits(const sbit_ctx *ctx, const sbit__conv_shape
 
 /* >>a chunk: its images in both forms. Unit: an image. */
 
-/* The rows of an input image of a group, channels last, at their place in the padding. */
-static void sbit__conv_weight_turn(const sbit__conv_weight_job *job, const float *x, float *to)
+/* `channels` planes of an input image, channels last, at their place in the padding. */
+static void sbit__conv_weight_turn(const sbit__conv_weight_job *job, int64_t channels,
+                                   const float *x, float *to)
 {
     const sbit__conv_shape *s = &job->s;
     const int64_t plane = s->in[0] * s->in[1] * s->in[2];
@@ -20101,9 +20118,9 @@ static void sbit__conv_weight_turn(const sbit__conv_weight_job *job, const float
         for (int64_t y = begin[1]; y < end[1]; y++) {
             const int64_t from = ((z - s->pad_begin[0]) * s->in[1] + y - s->pad_begin[1]) * s->in[2];
             const int64_t row = (z * job->field[1] + y) * job->field[2] + begin[2];
-            sbit__pack_panel(job->ins, job->ins, end[2] - begin[2],
+            sbit__pack_panel(channels, channels, end[2] - begin[2],
                              x + from + begin[2] - s->pad_begin[2], plane, 1, 1.0f,
-                             to + row * job->ins);
+                             to + row * channels);
         }
     }
 }
@@ -20118,7 +20135,8 @@ static void sbit__conv_weight_images(void *user, int64_t begin, int64_t end, int
         const int64_t image = job->image + i;
         const float *dy =
             job->dy + (image * s->out_channels + job->group * job->outs) * job->pixels;
-        sbit__conv_weight_turn(job, job->x + (image * s->in_channels + job->group * job->ins) * plane,
+        sbit__conv_weight_turn(job, job->ins,
+                               job->x + (image * s->in_channels + job->group * job->ins) * plane,
                                job->turned + i * job->x_image);
         for (int64_t p = 0; p < job->panels; p++) { /* a panel goes through all images */
             const int64_t rows = sbit__smaller(job->outs - p * job->rows, job->rows);
@@ -20215,6 +20233,72 @@ static void sbit__conv_weight_store(void *user, int64_t begin, int64_t end, int3
     }
 }
 
+/* >>narrow groups. Unit: an input channel. */
+
+/* A plane of dy with its elements where the windows begin in a field; zeros elsewhere. */
+static void sbit__conv_weight_spread(const sbit__conv_weight_job *job, const float *dy, float *to)
+{
+    const sbit__conv_shape *s = &job->s;
+    memset(to, 0, (size_t)job->dy_image * sizeof *to);
+    for (int64_t z = 0; z < s->out[0]; z++) {
+        for (int64_t y = 0; y < s->out[1]; y++, dy += s->out[2]) {
+            float *row = to + (z * s->stride[0] * job->field[1] + y * s->stride[1]) * job->field[2];
+            if (s->stride[2] == 1) {
+                memcpy(row, dy, (size_t)s->out[2] * sizeof *row);
+                continue;
+            }
+            for (int64_t x = 0; x < s->out[2]; x++) {
+                row[x * s->stride[2]] = dy[x];
+            }
+        }
+    }
+}
+
+static void sbit__conv_weight_channel(const sbit__conv_weight_job *job, int64_t c, float *xs,
+                                      float *dys)
+{
+    const sbit__conv_shape *s = &job->s;
+    const int64_t plane = s->in[0] * s->in[1] * s->in[2];
+    const int64_t taps = s->kernel[0] * s->kernel[1] * s->kernel[2];
+    const int64_t first = c / job->ins * job->outs, images = job->images;
+    for (int64_t o = first; o < first + job->outs; o++) {
+        memset(job->dw + (o * job->ins + c % job->ins) * taps, 0, (size_t)taps * sizeof(float));
+    }
+    for (int64_t image = 0; image < s->batch; image += images) {
+        const int64_t count = sbit__smaller(s->batch - image, images);
+        for (int64_t n = 0; n < count; n++) {
+            sbit__conv_weight_turn(job, 1, job->x + ((image + n) * s->in_channels + c) * plane,
+                                   xs + n * job->x_image);
+        }
+        for (int64_t o = first; o < first + job->outs; o++) {
+            float *dw = job->dw + (o * job->ins + c % job->ins) * taps;
+            for (int64_t n = 0; n < count; n++) {
+                sbit__conv_weight_spread(
+                    job, job->dy + ((image + n) * s->out_channels + o) * job->pixels,
+                    dys + n * job->dy_image);
+            }
+            for (int64_t t = 0; t < taps; t++) { /* of the last image, as far as the tap goes */
+                const int64_t kx = t % s->kernel[2], ky = t / s->kernel[2] % s->kernel[1];
+                const int64_t kz = t / s->kernel[2] / s->kernel[1];
+                const int64_t shift =
+                    (kz * s->dilation[0] * job->field[1] + ky * s->dilation[1]) * job->field[2] +
+                    kx * s->dilation[2];
+                dw[t] += job->kernels->f32_dot(count * job->x_image - shift, dys, xs + shift);
+            }
+        }
+    }
+}
+
+static void sbit__conv_weight_channels(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_weight_job *job = (const sbit__conv_weight_job *)user;
+    char *memory = (char *)(void *)job->turned + (size_t)worker * (job->x_bytes + job->dy_bytes);
+    for (int64_t c = begin; c < end; c++) {
+        sbit__conv_weight_channel(job, c, (float *)(void *)memory,
+                                  (float *)(void *)(memory + job->x_bytes));
+    }
+}
+
 SBIT__FN void sbit__conv_weight_run(sbit_ctx *ctx, const sbit__conv_shape *shape, const float *x,
                                     const float *dy, float *dw, void *scratch)
 {
@@ -20224,6 +20308,11 @@ SBIT__FN void sbit__conv_weight_run(sbit_ctx *ctx, const sbit__conv_shape *shape
     job.x = x;
     job.dy = dy;
     job.dw = dw;
+    if (job.narrow) {
+        job.turned = (float *)scratch;
+        sbit__parallel_range(ctx, shape->in_channels, 1, sbit__conv_weight_channels, &job);
+        return;
+    }
     job.offsets = (int32_t *)(void *)memory;
     job.turned = (float *)(void *)(memory += job.offsets_bytes);
     job.panel = (float *)(void *)(memory += job.x_bytes);
@@ -48006,17 +48095,12 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_elements(size_t *count)
  * runs; else per image and group columns [I*k][p] = w^T [I*k][O] * dy [O][p], added to the places
  * that they stand for. Images are spread over the threads.
  *
- * dw [O][I*k] = sum over images of dy [O][p] * columns(x)^T [p][I*k]: kernels/conv_weight.c; where a
- * group has few output channels (depthwise), dot products of dy and a tap's column: a task is an
- * input channel, so that one thread adds a sum's terms in one order whatever the number of threads.
- * Small images are laid side by side, so that products stay long.
+ * dw [O][I*k] = sum over images of dy [O][p] * columns(x)^T [p][I*k]: kernels/conv_weight.c.
  *
  * float64 is computed by the definition, in float64.
  */
 
 enum {
-    SBIT__CONV_GRAD_PIXELS = 512,      /* of one matrix product, unless a row is longer */
-    SBIT__CONV_GRAD_PLANE = 128,       /* smaller images are laid side by side */
     SBIT__CONV_GRAD_COLUMNS = 1 << 17, /* floats of columns of one worker (dx) */
     SBIT__CONV_GRAD_NARROW = 3         /* output channels of a group: rows instead of products */
 };
@@ -48453,120 +48537,11 @@ static sbit_status sbit__conv_data_grad_run(const sbit_op_call *call, sbit_error
     return SBIT_OK;
 }
 
-/* >>dw: few output channels in a group. A task is some channels of x through all images. */
-
-typedef struct sbit__conv_grad_weight {
-    const sbit_kernels *kernels;
-    sbit__conv_shape s;
-    const float *x, *dy;
-    float *dw, *columns;   /* columns: one for each worker */
-    int64_t images, lines; /* of one sum: whole images, or lines (rows of y) of one */
-    int64_t pixels;        /* of one sum */
-} sbit__conv_grad_weight;
-
-static bool sbit__conv_grad_is_narrow(const sbit__conv_shape *s)
-{
-    return s->out_channels / s->groups <= SBIT__CONV_GRAD_NARROW;
-}
-
-static void sbit__conv_grad_weight_plan(const sbit_op_call *call, const sbit__conv_shape *s,
-                                        sbit__conv_grad_weight *task)
-{
-    const int64_t out = sbit__conv_grad_volume(s->out), lines = s->out[0] * s->out[1];
-    memset(task, 0, sizeof *task);
-    task->kernels = call->kernels;
-    task->s = *s;
-    task->images = 1;
-    task->lines = lines;
-    if (out < SBIT__CONV_GRAD_PLANE) {
-        task->images = SBIT__CONV_GRAD_PIXELS / (out > 0 ? out : 1);
-        task->images = task->images > s->batch ? s->batch : task->images;
-    } else {
-        task->lines = SBIT__CONV_GRAD_PIXELS / s->out[2];
-        task->lines = task->lines < 1 ? 1 : task->lines > lines ? lines : task->lines;
-    }
-    task->pixels = task->images * task->lines * s->out[2];
-}
-
-/* One tap of one channel for lines first..first+count-1 of y. */
-static void sbit__conv_grad_gather(const sbit__conv_shape *s, const float *plane, int64_t t,
-                                   int64_t first, int64_t count, float *to)
-{
-    const int64_t kx = t % s->kernel[2], ky = t / s->kernel[2] % s->kernel[1];
-    const int64_t kz = t / s->kernel[2] / s->kernel[1], step = s->stride[2];
-    int64_t begin = 0, end = 0;
-    sbit__conv_grad_span(s, 2, kx, &begin, &end);
-    for (int64_t line = first; line < first + count; line++, to += s->out[2]) {
-        const int64_t iz = line / s->out[1] * s->stride[0] + kz * s->dilation[0] - s->pad_begin[0];
-        const int64_t iy = line % s->out[1] * s->stride[1] + ky * s->dilation[1] - s->pad_begin[1];
-        if (iz < 0 || iz >= s->in[0] || iy < 0 || iy >= s->in[1]) {
-            memset(to, 0, (size_t)s->out[2] * sizeof *to);
-            continue;
-        }
-        const float *row =
-            plane + (iz * s->in[1] + iy) * s->in[2] + kx * s->dilation[2] - s->pad_begin[2];
-        memset(to, 0, (size_t)begin * sizeof *to);
-        if (step == 1) {
-            memcpy(to + begin, row + begin, (size_t)(end - begin) * sizeof *to);
-        } else {
-            for (int64_t i = begin; i < end; i++) {
-                to[i] = row[i * step];
-            }
-        }
-        memset(to + end, 0, (size_t)(s->out[2] - end) * sizeof *to);
-    }
-}
-
-/* Two columns of a worker: a tap of x and dy, side by side where a sum takes several images. */
-static void sbit__conv_grad_weight_channel(const sbit__conv_grad_weight *task, int64_t c,
-                                           float *columns)
-{
-    const sbit__conv_shape *s = &task->s;
-    const int64_t taps = sbit__conv_grad_volume(s->kernel), ins = s->in_channels / s->groups;
-    const int64_t outs = s->out_channels / s->groups, first_out = c / ins * outs;
-    const int64_t in = sbit__conv_grad_volume(s->in), out = sbit__conv_grad_volume(s->out);
-    float *dys = columns + task->pixels;
-    for (int64_t o = first_out; o < first_out + outs; o++) {
-        memset(task->dw + (o * ins + c % ins) * taps, 0, (size_t)taps * sizeof *task->dw);
-    }
-    for (int64_t image = 0; image < s->batch; image += task->images) {
-        const int64_t images = s->batch - image < task->images ? s->batch - image : task->images;
-        for (int64_t line = 0; line < s->out[0] * s->out[1]; line += task->lines) {
-            const int64_t left = s->out[0] * s->out[1] - line;
-            const int64_t lines = left < task->lines ? left : task->lines;
-            const int64_t part = lines * s->out[2];
-            for (int64_t t = 0; t < taps; t++) {
-                for (int64_t n = 0; n < images; n++) {
-                    sbit__conv_grad_gather(s, task->x + ((image + n) * s->in_channels + c) * in, t,
-                                           line, lines, columns + n * part);
-                }
-                for (int64_t o = first_out; o < first_out + outs; o++) {
-                    const float *dy =
-                        task->dy + (image * s->out_channels + o) * out + line * s->out[2];
-                    for (int64_t n = 0; images > 1 && (t == 0 || outs > 1) && n < images; n++) {
-                        memcpy(dys + n * part, dy + n * s->out_channels * out,
-                               (size_t)part * sizeof *dys);
-                    }
-                    task->dw[(o * ins + c % ins) * taps + t] += task->kernels->f32_dot(
-                        images * part, images > 1 ? dys : dy, columns);
-                }
-            }
-        }
-    }
-}
-
-static void sbit__conv_grad_weight_channels(void *user, int64_t begin, int64_t end, int32_t worker)
-{
-    const sbit__conv_grad_weight *task = (const sbit__conv_grad_weight *)user;
-    for (int64_t c = begin; c < end; c++) {
-        sbit__conv_grad_weight_channel(task, c, task->columns + worker * 2 * task->pixels);
-    }
-}
+/* >>dw */
 
 static sbit_status sbit__conv_weight_grad_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__conv_shape shape;
-    sbit__conv_grad_weight task;
     bool known = false;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
@@ -48574,23 +48549,16 @@ static sbit_status sbit__conv_weight_grad_prepare(const sbit_op_call *call, sbit
     if (!known || call->in_type[0]->dtype == SBIT_F64) {
         return SBIT_OK;
     }
-    if (!sbit__conv_grad_is_narrow(&shape)) {
-        if (!sbit__conv_weight_fits(call->ctx, &shape)) {
-            return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "an image has over 2^31 elements");
-        }
-        *call->scratch_bytes = sbit__conv_weight_scratch_bytes(call->ctx, &shape);
-        return SBIT_OK;
+    if (!sbit__conv_weight_fits(call->ctx, &shape)) {
+        return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "an image has over 2^31 elements");
     }
-    sbit__conv_grad_weight_plan(call, &shape, &task);
-    *call->scratch_bytes =
-        (size_t)sbit_ctx_threads(call->ctx) * (size_t)(2 * task.pixels) * sizeof(float);
+    *call->scratch_bytes = sbit__conv_weight_scratch_bytes(call->ctx, &shape);
     return SBIT_OK;
 }
 
 static sbit_status sbit__conv_weight_grad_run(const sbit_op_call *call, sbit_error *error)
 {
     sbit__conv_shape shape;
-    sbit__conv_grad_weight task;
     bool known = false;
     SBIT__TRY(sbit__conv_grad_read(call, false, &known, &shape, error));
     if (!known || sbit_tensor_count(call->out[0]) == 0) {
@@ -48601,28 +48569,18 @@ static sbit_status sbit__conv_weight_grad_run(const sbit_op_call *call, sbit_err
         return SBIT_OK;
     }
     if (call->in[0]->dtype == SBIT_F64) {
-        sbit__conv_grad_f64 task64;
-        memset(&task64, 0, sizeof task64);
-        task64.s = shape;
-        task64.x = (const double *)call->in[0]->data;
-        task64.dy = (const double *)call->in[1]->data;
-        task64.dw = (double *)call->out[0]->data;
-        sbit__parallel_range(call->ctx, shape.in_channels, 1, sbit__conv_grad_f64_channels,
-                             &task64);
+        sbit__conv_grad_f64 task;
+        memset(&task, 0, sizeof task);
+        task.s = shape;
+        task.x = (const double *)call->in[0]->data;
+        task.dy = (const double *)call->in[1]->data;
+        task.dw = (double *)call->out[0]->data;
+        sbit__parallel_range(call->ctx, shape.in_channels, 1, sbit__conv_grad_f64_channels, &task);
         return SBIT_OK;
     }
-    if (!sbit__conv_grad_is_narrow(&shape)) {
-        sbit__conv_weight_run(call->ctx, &shape, (const float *)call->in[0]->data,
-                              (const float *)call->in[1]->data, (float *)call->out[0]->data,
-                              call->scratch);
-        return SBIT_OK;
-    }
-    sbit__conv_grad_weight_plan(call, &shape, &task);
-    task.x = (const float *)call->in[0]->data;
-    task.dy = (const float *)call->in[1]->data;
-    task.dw = (float *)call->out[0]->data;
-    task.columns = (float *)call->scratch;
-    sbit__parallel_range(call->ctx, shape.in_channels, 1, sbit__conv_grad_weight_channels, &task);
+    sbit__conv_weight_run(call->ctx, &shape, (const float *)call->in[0]->data,
+                          (const float *)call->in[1]->data, (float *)call->out[0]->data,
+                          call->scratch);
     return SBIT_OK;
 }
 

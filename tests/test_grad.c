@@ -448,6 +448,9 @@ TEST(large_convolutions)
         /* several chunks of images, the last one short */
         {"12,20,40,33", "28,20,3,3", "28", 1, {1, 1}, {2, 2, 2, 2}, {2, 2}, NULL},
         {"31,24,33,30", "20,12,3,5", NULL, 2, {1, 2}, {1, 2, 1, 2}, {1, 1}, NULL},
+        {"7,9,30,41", "18,1,3,5", "18", 9, {2, 3}, {0, 2, 1, 3}, {2, 1}, NULL}, /* planes */
+        {"40,6,7,7", "12,1,3,3", NULL, 6, {1, 1}, {1, 1, 1, 1}, {1, 1}, NULL},
+        {"3,10,13,11", "2,10,5,5", "2", 1, {1, 1}, {2, 2, 2, 2}, {1, 1}, NULL},
     };
     for (size_t i = 0; i < COUNT(forms); i++) {
         conv_check("Conv", &forms[i], grad_check_large);

@@ -9,12 +9,18 @@
  * the chunk's share is then added to the sums, tile by tile.
  * A tile is always added up by one thread, chunk after chunk: any number of threads gives the same
  * bits.
+ *
+ * Groups of few output channels (depthwise): planes of x inside of their padding, planes of dy with
+ * zeros between their elements, so that both have the same distances: a tap is one dot product of
+ * some images' planes, shifted. Tasks are input channels.
  */
 #include "rows_private.h"
 
 enum {
     SBIT__CONV_WEIGHT_CHUNK = 1 << 18, /* floats of x and dy in a chunk, unless an image has more */
-    SBIT__CONV_WEIGHT_PIXELS = 512     /* terms that are added up at a time */
+    SBIT__CONV_WEIGHT_PIXELS = 512,    /* terms that are added up at a time */
+    SBIT__CONV_WEIGHT_PLANES = 4096,   /* floats of the planes in a dot product, the same */
+    SBIT__CONV_WEIGHT_NARROW = 3       /* output channels of a group: dot products */
 };
 
 typedef struct sbit__conv_weight_job {
@@ -27,6 +33,7 @@ typedef struct sbit__conv_weight_job {
     int64_t pixels, images;          /* of an output; of a chunk */
     int64_t rows, panels;            /* output channels of a tile; tiles of a group */
     int64_t x_image, dy_image;       /* floats, of one group */
+    bool narrow;
     size_t offsets_bytes, x_bytes, dy_bytes, sums_bytes;
     /* a run's */
     int64_t group, image, count; /* the chunk's first image, its number of images */
@@ -60,7 +67,16 @@ static void sbit__conv_weight_job_init(sbit__conv_weight_job *job, const sbit_ct
     job->x_image = job->field[0] * job->field[1] * job->field[2] * job->ins;
     job->dy_image = job->panels * job->kernels->tile_m * job->pixels;
     job->images = SBIT__CONV_WEIGHT_CHUNK / sbit__larger(job->x_image + job->dy_image, 1);
+    job->narrow = job->outs <= SBIT__CONV_WEIGHT_NARROW;
+    if (job->narrow) {
+        job->x_image = job->dy_image = job->field[0] * job->field[1] * job->field[2];
+        job->images = SBIT__CONV_WEIGHT_PLANES / sbit__larger(job->x_image, 1);
+    }
     job->images = sbit__smaller(sbit__larger(job->images, 1), sbit__larger(s->batch, 1));
+    if (job->narrow) { /* of each worker */
+        job->x_bytes = job->dy_bytes = sbit__cache_lines(job->images * job->x_image);
+        return;
+    }
     job->offsets_bytes = sbit__cache_lines(job->images * job->pixels);
     job->x_bytes = sbit__cache_lines(job->images * job->x_image + job->half);
     job->dy_bytes = sbit__cache_lines(job->images * job->dy_image);
@@ -71,7 +87,8 @@ SBIT__FN size_t sbit__conv_weight_scratch_bytes(const sbit_ctx *ctx, const sbit_
 {
     sbit__conv_weight_job job;
     sbit__conv_weight_job_init(&job, ctx, shape);
-    return job.offsets_bytes + job.x_bytes + job.dy_bytes + job.sums_bytes;
+    const size_t workers = job.narrow ? (size_t)sbit_ctx_threads(ctx) : 1;
+    return workers * (job.offsets_bytes + job.x_bytes + job.dy_bytes + job.sums_bytes);
 }
 
 SBIT__FN bool sbit__conv_weight_fits(const sbit_ctx *ctx, const sbit__conv_shape *shape)
@@ -83,8 +100,9 @@ SBIT__FN bool sbit__conv_weight_fits(const sbit_ctx *ctx, const sbit__conv_shape
 
 /* >>a chunk: its images in both forms. Unit: an image. */
 
-/* The rows of an input image of a group, channels last, at their place in the padding. */
-static void sbit__conv_weight_turn(const sbit__conv_weight_job *job, const float *x, float *to)
+/* `channels` planes of an input image, channels last, at their place in the padding. */
+static void sbit__conv_weight_turn(const sbit__conv_weight_job *job, int64_t channels,
+                                   const float *x, float *to)
 {
     const sbit__conv_shape *s = &job->s;
     const int64_t plane = s->in[0] * s->in[1] * s->in[2];
@@ -102,9 +120,9 @@ static void sbit__conv_weight_turn(const sbit__conv_weight_job *job, const float
         for (int64_t y = begin[1]; y < end[1]; y++) {
             const int64_t from = ((z - s->pad_begin[0]) * s->in[1] + y - s->pad_begin[1]) * s->in[2];
             const int64_t row = (z * job->field[1] + y) * job->field[2] + begin[2];
-            sbit__pack_panel(job->ins, job->ins, end[2] - begin[2],
+            sbit__pack_panel(channels, channels, end[2] - begin[2],
                              x + from + begin[2] - s->pad_begin[2], plane, 1, 1.0f,
-                             to + row * job->ins);
+                             to + row * channels);
         }
     }
 }
@@ -119,7 +137,8 @@ static void sbit__conv_weight_images(void *user, int64_t begin, int64_t end, int
         const int64_t image = job->image + i;
         const float *dy =
             job->dy + (image * s->out_channels + job->group * job->outs) * job->pixels;
-        sbit__conv_weight_turn(job, job->x + (image * s->in_channels + job->group * job->ins) * plane,
+        sbit__conv_weight_turn(job, job->ins,
+                               job->x + (image * s->in_channels + job->group * job->ins) * plane,
                                job->turned + i * job->x_image);
         for (int64_t p = 0; p < job->panels; p++) { /* a panel goes through all images */
             const int64_t rows = sbit__smaller(job->outs - p * job->rows, job->rows);
@@ -216,6 +235,72 @@ static void sbit__conv_weight_store(void *user, int64_t begin, int64_t end, int3
     }
 }
 
+/* >>narrow groups. Unit: an input channel. */
+
+/* A plane of dy with its elements where the windows begin in a field; zeros elsewhere. */
+static void sbit__conv_weight_spread(const sbit__conv_weight_job *job, const float *dy, float *to)
+{
+    const sbit__conv_shape *s = &job->s;
+    memset(to, 0, (size_t)job->dy_image * sizeof *to);
+    for (int64_t z = 0; z < s->out[0]; z++) {
+        for (int64_t y = 0; y < s->out[1]; y++, dy += s->out[2]) {
+            float *row = to + (z * s->stride[0] * job->field[1] + y * s->stride[1]) * job->field[2];
+            if (s->stride[2] == 1) {
+                memcpy(row, dy, (size_t)s->out[2] * sizeof *row);
+                continue;
+            }
+            for (int64_t x = 0; x < s->out[2]; x++) {
+                row[x * s->stride[2]] = dy[x];
+            }
+        }
+    }
+}
+
+static void sbit__conv_weight_channel(const sbit__conv_weight_job *job, int64_t c, float *xs,
+                                      float *dys)
+{
+    const sbit__conv_shape *s = &job->s;
+    const int64_t plane = s->in[0] * s->in[1] * s->in[2];
+    const int64_t taps = s->kernel[0] * s->kernel[1] * s->kernel[2];
+    const int64_t first = c / job->ins * job->outs, images = job->images;
+    for (int64_t o = first; o < first + job->outs; o++) {
+        memset(job->dw + (o * job->ins + c % job->ins) * taps, 0, (size_t)taps * sizeof(float));
+    }
+    for (int64_t image = 0; image < s->batch; image += images) {
+        const int64_t count = sbit__smaller(s->batch - image, images);
+        for (int64_t n = 0; n < count; n++) {
+            sbit__conv_weight_turn(job, 1, job->x + ((image + n) * s->in_channels + c) * plane,
+                                   xs + n * job->x_image);
+        }
+        for (int64_t o = first; o < first + job->outs; o++) {
+            float *dw = job->dw + (o * job->ins + c % job->ins) * taps;
+            for (int64_t n = 0; n < count; n++) {
+                sbit__conv_weight_spread(
+                    job, job->dy + ((image + n) * s->out_channels + o) * job->pixels,
+                    dys + n * job->dy_image);
+            }
+            for (int64_t t = 0; t < taps; t++) { /* of the last image, as far as the tap goes */
+                const int64_t kx = t % s->kernel[2], ky = t / s->kernel[2] % s->kernel[1];
+                const int64_t kz = t / s->kernel[2] / s->kernel[1];
+                const int64_t shift =
+                    (kz * s->dilation[0] * job->field[1] + ky * s->dilation[1]) * job->field[2] +
+                    kx * s->dilation[2];
+                dw[t] += job->kernels->f32_dot(count * job->x_image - shift, dys, xs + shift);
+            }
+        }
+    }
+}
+
+static void sbit__conv_weight_channels(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_weight_job *job = (const sbit__conv_weight_job *)user;
+    char *memory = (char *)(void *)job->turned + (size_t)worker * (job->x_bytes + job->dy_bytes);
+    for (int64_t c = begin; c < end; c++) {
+        sbit__conv_weight_channel(job, c, (float *)(void *)memory,
+                                  (float *)(void *)(memory + job->x_bytes));
+    }
+}
+
 SBIT__FN void sbit__conv_weight_run(sbit_ctx *ctx, const sbit__conv_shape *shape, const float *x,
                                     const float *dy, float *dw, void *scratch)
 {
@@ -225,6 +310,11 @@ SBIT__FN void sbit__conv_weight_run(sbit_ctx *ctx, const sbit__conv_shape *shape
     job.x = x;
     job.dy = dy;
     job.dw = dw;
+    if (job.narrow) {
+        job.turned = (float *)scratch;
+        sbit__parallel_range(ctx, shape->in_channels, 1, sbit__conv_weight_channels, &job);
+        return;
+    }
     job.offsets = (int32_t *)(void *)memory;
     job.turned = (float *)(void *)(memory += job.offsets_bytes);
     job.panel = (float *)(void *)(memory += job.x_bytes);

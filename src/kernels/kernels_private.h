@@ -205,8 +205,7 @@ SBIT__FN void sbit__conv_run(sbit_ctx *ctx, const sbit__conv *conv, const float 
                              const sbit__epilogue *epilogue, float *y, void *scratch);
 
 /* dw [out_channels][in_channels / groups][kernel...] = the sum over pixels of dy times what they
- * see of x; made for groups of more than a few output channels. fits: false for groups of images
- * with more than 2^31 floats. */
+ * see of x. fits: false for groups of images with more than 2^31 floats. */
 SBIT__FN bool sbit__conv_weight_fits(const sbit_ctx *ctx, const sbit__conv_shape *shape);
 SBIT__FN size_t sbit__conv_weight_scratch_bytes(const sbit_ctx *ctx, const sbit__conv_shape *shape);
 SBIT__FN void sbit__conv_weight_run(sbit_ctx *ctx, const sbit__conv_shape *shape, const float *x,

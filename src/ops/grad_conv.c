@@ -8,10 +8,7 @@
  * runs; else per image and group columns [I*k][p] = w^T [I*k][O] * dy [O][p], added to the places
  * that they stand for. Images are spread over the threads.
  *
- * dw [O][I*k] = sum over images of dy [O][p] * columns(x)^T [p][I*k]: kernels/conv_weight.c; where a
- * group has few output channels (depthwise), dot products of dy and a tap's column: a task is an
- * input channel, so that one thread adds a sum's terms in one order whatever the number of threads.
- * Small images are laid side by side, so that products stay long.
+ * dw [O][I*k] = sum over images of dy [O][p] * columns(x)^T [p][I*k]: kernels/conv_weight.c.
  *
  * float64 is computed by the definition, in float64.
  */
@@ -20,8 +17,6 @@
 #include "window_private.h"
 
 enum {
-    SBIT__CONV_GRAD_PIXELS = 512,      /* of one matrix product, unless a row is longer */
-    SBIT__CONV_GRAD_PLANE = 128,       /* smaller images are laid side by side */
     SBIT__CONV_GRAD_COLUMNS = 1 << 17, /* floats of columns of one worker (dx) */
     SBIT__CONV_GRAD_NARROW = 3         /* output channels of a group: rows instead of products */
 };
@@ -458,120 +453,11 @@ static sbit_status sbit__conv_data_grad_run(const sbit_op_call *call, sbit_error
     return SBIT_OK;
 }
 
-/* >>dw: few output channels in a group. A task is some channels of x through all images. */
-
-typedef struct sbit__conv_grad_weight {
-    const sbit_kernels *kernels;
-    sbit__conv_shape s;
-    const float *x, *dy;
-    float *dw, *columns;   /* columns: one for each worker */
-    int64_t images, lines; /* of one sum: whole images, or lines (rows of y) of one */
-    int64_t pixels;        /* of one sum */
-} sbit__conv_grad_weight;
-
-static bool sbit__conv_grad_is_narrow(const sbit__conv_shape *s)
-{
-    return s->out_channels / s->groups <= SBIT__CONV_GRAD_NARROW;
-}
-
-static void sbit__conv_grad_weight_plan(const sbit_op_call *call, const sbit__conv_shape *s,
-                                        sbit__conv_grad_weight *task)
-{
-    const int64_t out = sbit__conv_grad_volume(s->out), lines = s->out[0] * s->out[1];
-    memset(task, 0, sizeof *task);
-    task->kernels = call->kernels;
-    task->s = *s;
-    task->images = 1;
-    task->lines = lines;
-    if (out < SBIT__CONV_GRAD_PLANE) {
-        task->images = SBIT__CONV_GRAD_PIXELS / (out > 0 ? out : 1);
-        task->images = task->images > s->batch ? s->batch : task->images;
-    } else {
-        task->lines = SBIT__CONV_GRAD_PIXELS / s->out[2];
-        task->lines = task->lines < 1 ? 1 : task->lines > lines ? lines : task->lines;
-    }
-    task->pixels = task->images * task->lines * s->out[2];
-}
-
-/* One tap of one channel for lines first..first+count-1 of y. */
-static void sbit__conv_grad_gather(const sbit__conv_shape *s, const float *plane, int64_t t,
-                                   int64_t first, int64_t count, float *to)
-{
-    const int64_t kx = t % s->kernel[2], ky = t / s->kernel[2] % s->kernel[1];
-    const int64_t kz = t / s->kernel[2] / s->kernel[1], step = s->stride[2];
-    int64_t begin = 0, end = 0;
-    sbit__conv_grad_span(s, 2, kx, &begin, &end);
-    for (int64_t line = first; line < first + count; line++, to += s->out[2]) {
-        const int64_t iz = line / s->out[1] * s->stride[0] + kz * s->dilation[0] - s->pad_begin[0];
-        const int64_t iy = line % s->out[1] * s->stride[1] + ky * s->dilation[1] - s->pad_begin[1];
-        if (iz < 0 || iz >= s->in[0] || iy < 0 || iy >= s->in[1]) {
-            memset(to, 0, (size_t)s->out[2] * sizeof *to);
-            continue;
-        }
-        const float *row =
-            plane + (iz * s->in[1] + iy) * s->in[2] + kx * s->dilation[2] - s->pad_begin[2];
-        memset(to, 0, (size_t)begin * sizeof *to);
-        if (step == 1) {
-            memcpy(to + begin, row + begin, (size_t)(end - begin) * sizeof *to);
-        } else {
-            for (int64_t i = begin; i < end; i++) {
-                to[i] = row[i * step];
-            }
-        }
-        memset(to + end, 0, (size_t)(s->out[2] - end) * sizeof *to);
-    }
-}
-
-/* Two columns of a worker: a tap of x and dy, side by side where a sum takes several images. */
-static void sbit__conv_grad_weight_channel(const sbit__conv_grad_weight *task, int64_t c,
-                                           float *columns)
-{
-    const sbit__conv_shape *s = &task->s;
-    const int64_t taps = sbit__conv_grad_volume(s->kernel), ins = s->in_channels / s->groups;
-    const int64_t outs = s->out_channels / s->groups, first_out = c / ins * outs;
-    const int64_t in = sbit__conv_grad_volume(s->in), out = sbit__conv_grad_volume(s->out);
-    float *dys = columns + task->pixels;
-    for (int64_t o = first_out; o < first_out + outs; o++) {
-        memset(task->dw + (o * ins + c % ins) * taps, 0, (size_t)taps * sizeof *task->dw);
-    }
-    for (int64_t image = 0; image < s->batch; image += task->images) {
-        const int64_t images = s->batch - image < task->images ? s->batch - image : task->images;
-        for (int64_t line = 0; line < s->out[0] * s->out[1]; line += task->lines) {
-            const int64_t left = s->out[0] * s->out[1] - line;
-            const int64_t lines = left < task->lines ? left : task->lines;
-            const int64_t part = lines * s->out[2];
-            for (int64_t t = 0; t < taps; t++) {
-                for (int64_t n = 0; n < images; n++) {
-                    sbit__conv_grad_gather(s, task->x + ((image + n) * s->in_channels + c) * in, t,
-                                           line, lines, columns + n * part);
-                }
-                for (int64_t o = first_out; o < first_out + outs; o++) {
-                    const float *dy =
-                        task->dy + (image * s->out_channels + o) * out + line * s->out[2];
-                    for (int64_t n = 0; images > 1 && (t == 0 || outs > 1) && n < images; n++) {
-                        memcpy(dys + n * part, dy + n * s->out_channels * out,
-                               (size_t)part * sizeof *dys);
-                    }
-                    task->dw[(o * ins + c % ins) * taps + t] += task->kernels->f32_dot(
-                        images * part, images > 1 ? dys : dy, columns);
-                }
-            }
-        }
-    }
-}
-
-static void sbit__conv_grad_weight_channels(void *user, int64_t begin, int64_t end, int32_t worker)
-{
-    const sbit__conv_grad_weight *task = (const sbit__conv_grad_weight *)user;
-    for (int64_t c = begin; c < end; c++) {
-        sbit__conv_grad_weight_channel(task, c, task->columns + worker * 2 * task->pixels);
-    }
-}
+/* >>dw */
 
 static sbit_status sbit__conv_weight_grad_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__conv_shape shape;
-    sbit__conv_grad_weight task;
     bool known = false;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
@@ -579,23 +465,16 @@ static sbit_status sbit__conv_weight_grad_prepare(const sbit_op_call *call, sbit
     if (!known || call->in_type[0]->dtype == SBIT_F64) {
         return SBIT_OK;
     }
-    if (!sbit__conv_grad_is_narrow(&shape)) {
-        if (!sbit__conv_weight_fits(call->ctx, &shape)) {
-            return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "an image has over 2^31 elements");
-        }
-        *call->scratch_bytes = sbit__conv_weight_scratch_bytes(call->ctx, &shape);
-        return SBIT_OK;
+    if (!sbit__conv_weight_fits(call->ctx, &shape)) {
+        return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "an image has over 2^31 elements");
     }
-    sbit__conv_grad_weight_plan(call, &shape, &task);
-    *call->scratch_bytes =
-        (size_t)sbit_ctx_threads(call->ctx) * (size_t)(2 * task.pixels) * sizeof(float);
+    *call->scratch_bytes = sbit__conv_weight_scratch_bytes(call->ctx, &shape);
     return SBIT_OK;
 }
 
 static sbit_status sbit__conv_weight_grad_run(const sbit_op_call *call, sbit_error *error)
 {
     sbit__conv_shape shape;
-    sbit__conv_grad_weight task;
     bool known = false;
     SBIT__TRY(sbit__conv_grad_read(call, false, &known, &shape, error));
     if (!known || sbit_tensor_count(call->out[0]) == 0) {
@@ -606,28 +485,18 @@ static sbit_status sbit__conv_weight_grad_run(const sbit_op_call *call, sbit_err
         return SBIT_OK;
     }
     if (call->in[0]->dtype == SBIT_F64) {
-        sbit__conv_grad_f64 task64;
-        memset(&task64, 0, sizeof task64);
-        task64.s = shape;
-        task64.x = (const double *)call->in[0]->data;
-        task64.dy = (const double *)call->in[1]->data;
-        task64.dw = (double *)call->out[0]->data;
-        sbit__parallel_range(call->ctx, shape.in_channels, 1, sbit__conv_grad_f64_channels,
-                             &task64);
+        sbit__conv_grad_f64 task;
+        memset(&task, 0, sizeof task);
+        task.s = shape;
+        task.x = (const double *)call->in[0]->data;
+        task.dy = (const double *)call->in[1]->data;
+        task.dw = (double *)call->out[0]->data;
+        sbit__parallel_range(call->ctx, shape.in_channels, 1, sbit__conv_grad_f64_channels, &task);
         return SBIT_OK;
     }
-    if (!sbit__conv_grad_is_narrow(&shape)) {
-        sbit__conv_weight_run(call->ctx, &shape, (const float *)call->in[0]->data,
-                              (const float *)call->in[1]->data, (float *)call->out[0]->data,
-                              call->scratch);
-        return SBIT_OK;
-    }
-    sbit__conv_grad_weight_plan(call, &shape, &task);
-    task.x = (const float *)call->in[0]->data;
-    task.dy = (const float *)call->in[1]->data;
-    task.dw = (float *)call->out[0]->data;
-    task.columns = (float *)call->scratch;
-    sbit__parallel_range(call->ctx, shape.in_channels, 1, sbit__conv_grad_weight_channels, &task);
+    sbit__conv_weight_run(call->ctx, &shape, (const float *)call->in[0]->data,
+                          (const float *)call->in[1]->data, (float *)call->out[0]->data,
+                          call->scratch);
     return SBIT_OK;
 }
 
