@@ -15,6 +15,7 @@
 enum {
     SBIT__Q8_BAND_BYTES = 64 * 1024, /* of input */
     SBIT__Q8_BAND_PIXELS = 320,
+    SBIT__Q8_WIDEST = 64,                /* panel that pack_rows knows */
     SBIT__Q8_SLACK = 64,                 /* bytes that may be read behind a band */
     SBIT__Q8_WORTH_A_THREAD = 256 * 1024 /* multiplications */
 };
@@ -206,6 +207,47 @@ static void sbit__q8_pack_column(const sbit__q8_conv *conv, const sbit__q8_weigh
     at->shift[column] = weights->shift != NULL ? weights->shift[channel] : 0.0f;
 }
 
+/* What is multiplied are two activations: the right one is packed in every run. Columns lie side by
+ * side in it, in rows of the depth; four rows are put together column by column. */
+static void sbit__q8_pack_rows(const sbit__q8_conv *conv, const sbit__q8_weights *weights,
+                               const sbit__q8_group *at, int64_t first, int64_t width)
+{
+    const int64_t count = sbit__smaller(width, conv->shape.out_channels - first);
+    const uint32_t flip = weights->is_unsigned ? 0x80808080u : 0;
+    uint8_t *to = (uint8_t *)(at->weights + first * sbit__div_up(conv->depth, 4) * 4);
+    uint32_t sums[SBIT__Q8_WIDEST]; /* of bytes plus 128 */
+    for (int64_t j = 0; j < count; j++) {
+        sums[j] = 0;
+    }
+    for (int64_t k = 0; k < conv->depth; k += 4) {
+        const uint8_t *row[4];
+        const int64_t rows = sbit__smaller(conv->depth - k, 4);
+        for (int64_t r = 0; r < 4; r++) { /* rows that are not there count nothing below */
+            row[r] = (const uint8_t *)weights->data +
+                     (k + (r < rows ? r : 0)) * weights->in_stride + first;
+        }
+        const uint32_t mask = rows == 4 ? 0xffffffffu : (1u << (8 * rows)) - 1u;
+        for (int64_t j = 0; j < count; j++) {
+            const uint32_t quad = (((uint32_t)row[0][j] | (uint32_t)row[1][j] << 8 |
+                                    (uint32_t)row[2][j] << 16 | (uint32_t)row[3][j] << 24) ^
+                                   flip) &
+                                  mask;
+            const uint32_t lifted = (quad ^ 0x80808080u) & mask;
+            const uint32_t pairs = (lifted & 0x00ff00ffu) + (lifted >> 8 & 0x00ff00ffu);
+            sums[j] += (pairs & 0xffffu) + (pairs >> 16);
+            to[4 * j] = (uint8_t)quad;
+            to[4 * j + 1] = (uint8_t)(quad >> 8);
+            to[4 * j + 2] = (uint8_t)(quad >> 16);
+            to[4 * j + 3] = (uint8_t)(quad >> 24);
+        }
+        to += 4 * width;
+    }
+    for (int64_t j = 0; j < count; j++) {
+        sbit__q8_pack_column(conv, weights, at, first + j, first + j,
+                             sums[j] - 128u * (uint32_t)conv->depth);
+    }
+}
+
 /* One panel: `width` columns from `first`. */
 static void sbit__q8_pack_panel(const sbit__q8_conv *conv, const sbit__q8_weights *weights,
                                 const sbit__q8_group *at, int64_t group, int64_t first,
@@ -266,11 +308,18 @@ SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
         return;
     }
     const int64_t out = conv->shape.out_channels / conv->shape.groups;
+    const bool by_rows = conv->shape.groups == 1 && conv->taps == 1 && weights->out_stride == 1 &&
+                         conv->depth == conv->shape.in_channels &&
+                         kernels->panel <= SBIT__Q8_WIDEST;
     for (int64_t g = 0; g < conv->shape.groups; g++) {
         const sbit__q8_group at = sbit__q8_group_at(conv, packed, g);
         for (int64_t first = 0; first < out;) {
             const int64_t width = sbit__q8_panel(kernels, out - first);
-            sbit__q8_pack_panel(conv, weights, &at, g, first, width);
+            if (by_rows) {
+                sbit__q8_pack_rows(conv, weights, &at, first, width);
+            } else {
+                sbit__q8_pack_panel(conv, weights, &at, g, first, width);
+            }
             first += width;
         }
     }

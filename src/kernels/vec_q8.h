@@ -86,21 +86,39 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind == SBIT__Q8_U8 && tile->columns == tile->width && tile->shift == NULL &&
-        tile->factor == NULL) {
+    if (tile->store.kind != SBIT__Q8_I32 && tile->columns == tile->width) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + j * lanes, lanes);
+            const int64_t c = j * lanes;
+            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
+            SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
+            if (tile->shift != NULL) {
+                shift = SBIT__V(load_f32)(tile->shift + c, lanes);
+            }
+            if (tile->factor != NULL) {
+                const SBIT__V(vi) factor = SBIT__V(load_i32)(tile->factor + c);
+                SBIT__UNROLL for (int i = 0; i < m; i++)
+                {
+                    sum[i][j] = SBIT__V(add_i32)(
+                        sum[i][j], SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sums[i]), factor));
+                }
+            }
             SBIT__UNROLL for (int i = 0; i < m; i++)
             {
-                const SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                if (tile->shift != NULL) {
+                    f = SBIT__V(add_f32)(f, shift);
+                }
+                if (tile->store.kind == SBIT__Q8_F32) {
+                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, lanes, f);
+                    continue;
+                }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + j * lanes, lanes,
-                 SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, lanes, SBIT__V(add_i32)(q, zero));
             }
         }
         return;

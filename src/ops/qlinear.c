@@ -80,6 +80,7 @@ typedef struct sbit__q_state {
     bool trans_x, trans_w;    /* QGemm */
     bool last;                /* channels last */
     float alpha;              /* of all products */
+    int32_t role;             /* in sbit__q_all_roles */
     int64_t m, k, n;          /* matrices */
     int64_t batches, w_count; /* results; right matrices */
     int32_t batch_rank;
@@ -251,6 +252,7 @@ static sbit_status sbit__q_plan(const sbit_op_call *call, const sbit__q_roles *r
     state->conv.store = sbit__q_store_of(call);
     state->conv.store.kind = sbit__q_kind(call, roles);
     state->alpha = sbit_node_float(call->node, "alpha", 1.0f);
+    state->role = (int32_t)(roles - sbit__q_all_roles);
     state->last = sbit__q_channels_last(call);
     state->array_bytes = sbit__align64((size_t)state->conv.shape.out_channels * 16);
     sbit__q8_conv_plan(call->ctx, &state->conv);
@@ -639,12 +641,12 @@ static void sbit__q_run_plain(const sbit_op_call *call, const sbit__q_roles *rol
 
 static sbit_status sbit__q_product_run(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__q_roles *roles = sbit__q_roles_of(call);
     sbit__q_state state;
     if (call->params == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     state = *(const sbit__q_state *)call->params; /* to be completed with scales */
+    const sbit__q_roles *roles = &sbit__q_all_roles[state.role];
     if (call->out[0] == NULL || sbit_tensor_count(call->out[0]) == 0) {
         return SBIT_OK;
     }

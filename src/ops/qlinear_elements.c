@@ -71,6 +71,7 @@ typedef struct sbit__q_binary_task {
     const uint8_t *a, *b;
     uint8_t *y;
     uint8_t flip_a, flip_b, flip_y;
+    int64_t chunk; /* at a time: SBIT__Q_CHUNK where copies are made */
 } sbit__q_binary_task;
 
 /* n bytes from x at a stride as one run: itself, or a copy in `part`. */
@@ -90,13 +91,13 @@ static void sbit__q_binary_rows(void *user, int64_t begin, int64_t end, int32_t 
 {
     const sbit__q_binary_task *task = (const sbit__q_binary_task *)user;
     const sbit__loop *loop = &task->loop;
-    const int64_t chunks = (loop->inner + SBIT__Q_CHUNK - 1) / SBIT__Q_CHUNK;
+    const int64_t chunks = (loop->inner + task->chunk - 1) / task->chunk;
     uint8_t part_a[SBIT__Q_CHUNK], part_b[SBIT__Q_CHUNK];
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         int64_t offsets[SBIT__LOOP_OPERANDS];
-        const int64_t first = i % chunks * SBIT__Q_CHUNK, left = loop->inner - first;
-        const int64_t n = left < SBIT__Q_CHUNK ? left : SBIT__Q_CHUNK;
+        const int64_t first = i % chunks * task->chunk, left = loop->inner - first;
+        const int64_t n = left < task->chunk ? left : task->chunk;
         const int64_t sa = loop->strides[1][loop->rank - 1], sb = loop->strides[2][loop->rank - 1];
         sbit__loop_row(loop, i / chunks, offsets);
         uint8_t *y = task->y + offsets[0] + first;
@@ -165,8 +166,12 @@ static sbit_status sbit__q_binary_run(const sbit_op_call *call, sbit_error *erro
     task.flip_a = a.flip;
     task.flip_b = b.flip;
     task.flip_y = y.flip;
-    const int64_t chunks = (task.loop.inner + SBIT__Q_CHUNK - 1) / SBIT__Q_CHUNK;
-    const int64_t each = task.loop.inner < SBIT__Q_CHUNK ? task.loop.inner : SBIT__Q_CHUNK;
+    const int32_t inner = task.loop.rank - 1;
+    const bool copies = a.flip != 0 || b.flip != 0 || task.loop.strides[1][inner] != 1 ||
+                        task.loop.strides[2][inner] != 1;
+    task.chunk = copies ? SBIT__Q_CHUNK : SBIT__BLOCK;
+    const int64_t chunks = (task.loop.inner + task.chunk - 1) / task.chunk;
+    const int64_t each = task.loop.inner < task.chunk ? task.loop.inner : task.chunk;
     sbit__parallel_range(call->ctx, task.loop.outer * chunks, 1 + 4 * SBIT__BLOCK / each,
                          sbit__q_binary_rows, &task);
     return SBIT_OK;
@@ -268,31 +273,80 @@ typedef struct sbit__q_softmax_task {
     int64_t length, inner; /* a line's elements are `inner` apart */
     sbit__q_param to;
     uint8_t flip;
-    float exps[256]; /* of -d * scale */
+    const float *exps; /* of -d * scale */
 } sbit__q_softmax_task;
 
+/* The largest of n bytes and `most`. */
+static uint8_t sbit__q_most(int64_t n, const uint8_t *x, uint8_t most)
+{
+    uint8_t each[8];
+    int64_t i = 0;
+    memset(each, most, sizeof each);
+    for (; i + 8 <= n; i += 8) {
+        for (int k = 0; k < 8; k++) {
+            each[k] = x[i + k] > each[k] ? x[i + k] : each[k];
+        }
+    }
+    for (; i < n; i++) {
+        each[0] = x[i] > each[0] ? x[i] : each[0];
+    }
+    for (int k = 0; k < 8; k++) {
+        most = each[k] > most ? each[k] : most;
+    }
+    return most;
+}
+
+/* out[i] = exps[most - x[i]]; element i is added to sum i % 8 */
+static void sbit__q_exps(int64_t n, const uint8_t *x, uint8_t most, const float *exps, float *out,
+                         float sums[8])
+{
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        for (int k = 0; k < 8; k++) {
+            out[i + k] = exps[most - x[i + k]];
+            sums[k] += out[i + k];
+        }
+    }
+    for (int k = 0; i < n; i++, k++) {
+        out[i] = exps[most - x[i]];
+        sums[k] += out[i];
+    }
+}
+
+/* A line in pieces of SBIT__Q_CHUNK, which usually is one. */
 static void sbit__q_softmax_line(const sbit__q_softmax_task *task, const uint8_t *x, uint8_t *y)
 {
     const int64_t n = task->length, step = task->inner;
-    float sums[8] = {0.0f}, part[SBIT__Q_CHUNK];
-    uint8_t most = 0, bytes[SBIT__Q_CHUNK];
-    for (int64_t i = 0; i < n; i++) {
-        const uint8_t q = (uint8_t)(x[i * step] ^ task->flip);
-        most = q > most ? q : most;
+    float sums[8] = {0.0f}, unused[8], exps[SBIT__Q_CHUNK];
+    uint8_t most = 0, copy[SBIT__Q_CHUNK], bytes[SBIT__Q_CHUNK];
+    const uint8_t *part = NULL;
+    int64_t count = 0;
+    for (int64_t first = 0; first < n; first += count) {
+        count = n - first < SBIT__Q_CHUNK ? n - first : SBIT__Q_CHUNK;
+        part = sbit__q_run_of(x + first * step, step, count, task->flip, copy);
+        most = sbit__q_most(count, part, most);
     }
-    for (int64_t i = 0; i < n; i++) {
-        sums[i % 8] += task->exps[most - (x[i * step] ^ task->flip)];
+    for (int64_t first = 0; first < n; first += count) {
+        count = n - first < SBIT__Q_CHUNK ? n - first : SBIT__Q_CHUNK;
+        if (n > SBIT__Q_CHUNK) {
+            part = sbit__q_run_of(x + first * step, step, count, task->flip, copy);
+        }
+        sbit__q_exps(count, part, most, task->exps, exps, sums);
     }
     const float sum =
         ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-    for (int64_t first = 0; first < n; first += SBIT__Q_CHUNK) {
-        const int64_t count = n - first < SBIT__Q_CHUNK ? n - first : SBIT__Q_CHUNK;
-        for (int64_t i = 0; i < count; i++) {
-            part[i] = task->exps[most - (x[(first + i) * step] ^ task->flip)];
+    for (int64_t first = 0; first < n; first += count) {
+        const bool direct = step == 1 && task->to.flip == 0;
+        uint8_t *to = direct ? y + first : bytes;
+        count = n - first < SBIT__Q_CHUNK ? n - first : SBIT__Q_CHUNK;
+        if (n > SBIT__Q_CHUNK) {
+            part = sbit__q_run_of(x + first * step, step, count, task->flip, copy);
+            memset(unused, 0, sizeof unused);
+            sbit__q_exps(count, part, most, task->exps, exps, unused);
         }
-        task->kernels->f32_binary(SBIT__BINARY_DIV, count, part, 1, &sum, 0, part);
-        task->kernels->f32_quantize_u8(count, part, task->to.scale, task->to.zero, 0, 255, bytes);
-        for (int64_t i = 0; i < count; i++) {
+        task->kernels->f32_binary(SBIT__BINARY_DIV, count, exps, 1, &sum, 0, exps);
+        task->kernels->f32_quantize_u8(count, exps, task->to.scale, task->to.zero, 0, 255, to);
+        for (int64_t i = 0; !direct && i < count; i++) {
             y[(first + i) * step] = (uint8_t)(bytes[i] ^ task->to.flip);
         }
     }
@@ -333,13 +387,36 @@ static sbit_status sbit__q_softmax_prepare(const sbit_op_call *call, sbit_error 
     return SBIT_OK;
 }
 
+static void sbit__q_softmax_exps(float scale, float exps[256])
+{
+    for (int32_t d = 0; d < 256; d++) {
+        exps[d] = (float)-d * scale;
+    }
+    sbit__kernels_of(SBIT_ISA_SCALAR)->f32_unary(SBIT__UNARY_EXP, 256, exps, exps);
+}
+
+static sbit_status sbit__q_softmax_pack(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *scale = sbit__in(call, SBIT__Q_XS);
+    float *exps = NULL;
+    if (scale == NULL || sbit_tensor_count(scale) != 1) {
+        return SBIT_OK;
+    }
+    exps = (float *)call->alloc_packed(call, 256 * sizeof *exps);
+    if (exps == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    sbit__q_softmax_exps((float)sbit__tensor_f64_at(scale, 0), exps);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__q_softmax_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit__q_softmax *plan = (const sbit__q_softmax *)call->params;
-    const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
     const sbit_tensor *x = call->in[0];
     sbit__q_softmax_task task;
     sbit__q_param from;
+    float exps[256];
     if (plan == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
@@ -348,10 +425,11 @@ static sbit_status sbit__q_softmax_run(const sbit_op_call *call, sbit_error *err
     }
     memset(&task, 0, sizeof task);
     SBIT__TRY(sbit__q_params_unary(call, &from, &task.to, error));
-    for (int32_t d = 0; d < 256; d++) {
-        task.exps[d] = (float)-d * from.scale;
+    task.exps = (const float *)call->packed;
+    if (task.exps == NULL) {
+        sbit__q_softmax_exps(from.scale, exps);
+        task.exps = exps;
     }
-    scalar->f32_unary(SBIT__UNARY_EXP, 256, task.exps, task.exps);
     task.kernels = call->kernels;
     task.x = (const uint8_t *)x->data;
     task.y = (uint8_t *)call->out[0]->data;
@@ -671,18 +749,20 @@ static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
 }
 
 /* >>rows */
-#define SBIT__Q_ROW(domain, name, infer, prepare, run)                                             \
+#define SBIT__Q_ROW(domain, name, pack, infer, prepare, run)                                       \
     {                                                                                              \
-        domain, name, 1, SBIT__T_Q8, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL       \
+        domain, name, 1, SBIT__T_Q8, 0, pack, infer, prepare, run, NULL, NULL, NULL, NULL, NULL    \
     }
 #define SBIT__Q_BINARY(domain, name)                                                               \
-    SBIT__Q_ROW(domain, name, sbit__q_binary_infer, sbit__q_binary_prepare, sbit__q_binary_run)
+    SBIT__Q_ROW(domain, name, NULL, sbit__q_binary_infer, sbit__q_binary_prepare,                  \
+                sbit__q_binary_run)
 #define SBIT__Q_LOOKUP(domain, name)                                                               \
-    SBIT__Q_ROW(domain, name, sbit__q_unary_infer, sbit__q_lookup_prepare, sbit__q_lookup_run)
+    SBIT__Q_ROW(domain, name, NULL, sbit__q_unary_infer, sbit__q_lookup_prepare, sbit__q_lookup_run)
 #define SBIT__Q_SOFTMAX(domain, name)                                                              \
-    SBIT__Q_ROW(domain, name, sbit__q_softmax_infer, sbit__q_softmax_prepare, sbit__q_softmax_run)
+    SBIT__Q_ROW(domain, name, sbit__q_softmax_pack, sbit__q_softmax_infer,                         \
+                sbit__q_softmax_prepare, sbit__q_softmax_run)
 #define SBIT__Q_POOL(domain, name)                                                                 \
-    SBIT__Q_ROW(domain, name, sbit__q_pool_infer, sbit__q_pool_prepare, sbit__q_pool_run)
+    SBIT__Q_ROW(domain, name, NULL, sbit__q_pool_infer, sbit__q_pool_prepare, sbit__q_pool_run)
 #define SBIT__Q_CONCAT(domain, name)                                                               \
     {                                                                                              \
         domain, name, 1, SBIT_T(SBIT_F32), 0, 0, sbit__q_concat_infer, sbit__q_concat_prepare,     \
