@@ -373,6 +373,57 @@ TEST(single_operators)
     }
 }
 
+static sbit_value_id padded(build *b, sbit_value_id x, float value)
+{
+    static const int64_t pads[8] = {0, 0, 1, 0, 0, 0, 2, 1};
+    sbit_value_id in[3];
+    in[0] = x;
+    in[1] = build_constant(b, "pads", SBIT_I64, "8", pads);
+    in[2] = scalar(b, "v", SBIT_F32, value);
+    return build_node(b, "Pad", "pad", in, value != 0.0f ? 3 : 2, NULL, 0);
+}
+
+TEST(pads)
+{
+    EACH_DTYPE(dtype)
+    {
+        for (int i = 0; i < 3; i++) { /* with 0, in front of a convolution; another value */
+            build b;
+            build_begin(&b, 17);
+            sbit_value_id x = build_input(&b, "x", SBIT_F32, "2,3,7,5");
+            x = padded(&b, pair(&b, x, 0.02f, dtype, 120), i == 2 ? 0.3f : 0.0f);
+            if (i == 0) {
+                check_graph(&b, x, 0.02f, dtype, 120, "Pad", 0);
+            } else {
+                x = pair(&b, x, 0.02f, dtype, 120);
+                check_graph(&b, conv(&b, x, "8,3,3,3", 1, false), 0.03f, dtype, 100, "QConv", 2);
+                CHECK_EQ_I64(count_nodes(&b, NULL, "Pad"), i == 1 ? 0 : 1);
+            }
+            build_end(&b);
+        }
+    }
+}
+
+/* Of N, positions, C: the mean of tokens. */
+TEST(means_over_the_axes_in_the_middle)
+{
+    static const int64_t axes[2] = {1, -2};
+    EACH_DTYPE(dtype)
+    {
+        for (int i = 0; i < 4; i++) {
+            const sbit_attr attrs[2] = {build_ints("axes", axes, i < 2 ? 1 : 2),
+                                        build_int("keepdims", i % 2)};
+            build b;
+            build_begin(&b, 17);
+            sbit_value_id x = build_input(&b, "x", SBIT_F32, i < 2 ? "2,7,19" : "2,3,4,19");
+            x = pair(&b, x, 0.02f, dtype, 120);
+            x = build_node(&b, "ReduceMean", "mean", &x, 1, attrs, 2);
+            check_graph(&b, x, 0.01f, dtype, 120, "QGlobalAveragePool", 1);
+            build_end(&b);
+        }
+    }
+}
+
 /* x -> y written with several operators; DQ of a number is a number, too. */
 static sbit_value_id number(build *b, float value, bool quantized)
 {

@@ -267,6 +267,9 @@ typedef struct sbit__int_product {
     const sbit_tensor *w_scale; /* of a constant weight; NULL: w is an activation */
     int64_t largest;            /* |sum| without bias */
     sbit_value_id bias;
+    sbit_node_id pad; /* in front of a Conv, and the pads of both; none: no Pad */
+    int64_t pads[2 * SBIT__MAX_SPATIAL];
+    size_t pad_count;
 } sbit__int_product;
 
 /* DQ of a constant weight, one scale or one for each index of its output axis. */
@@ -379,6 +382,62 @@ static sbit_status sbit__int_bias(sbit__lowering *lower, const sbit__int_product
     return status;
 }
 
+static void sbit__int_set_pads(sbit__int_build *build, const int64_t *pads, size_t count)
+{
+    size_t at = 0;
+    while (at < build->attr_count && strcmp(build->attrs[at].name, "pads") != 0) {
+        at++;
+    }
+    build->attrs[at] = sbit__attr_ints("pads", pads, count);
+    build->attr_count += at == build->attr_count ? 1 : 0;
+}
+
+/* The pads of a Pad: two numbers for each axis, all known; NULL: not that, or of chosen axes. */
+static const int64_t *sbit__int_pads(const sbit__lowering *lower, const sbit_node *pad,
+                                     int32_t rank)
+{
+    const sbit_tensor *pads = sbit__lower_constant(lower, sbit__lower_in(pad, 1));
+    return rank > 0 && pads != NULL && pads->dtype == SBIT_I64 &&
+                   sbit_tensor_count(pads) == 2 * (int64_t)rank &&
+                   sbit__lower_in(pad, 3).idx == 0 &&
+                   strcmp(sbit_node_string(pad, "mode", "constant"), "constant") == 0
+               ? (const int64_t *)pads->data
+               : NULL;
+}
+
+/* A Pad of integers with the zero point in front of a Conv, along positions: the Conv pads. */
+static void sbit__int_take_pad(const sbit__lowering *lower, const sbit_node *node,
+                               sbit__int_product *product)
+{
+    const sbit_node *pad = sbit__lower_producer(lower, product->x.x);
+    const int32_t rank = sbit__lower_type(lower, product->x.x)->rank, spatial = rank - 2;
+    const sbit_tensor *value = NULL;
+    const int64_t *pads = NULL;
+    const sbit_attr *own = sbit_node_attr(node, "pads");
+    if (!sbit__lower_is(lower, pad, "Pad") || rank < 3 || spatial > SBIT__MAX_SPATIAL ||
+        strcmp(sbit_node_string(node, "auto_pad", "NOTSET"), "NOTSET") != 0 ||
+        (own != NULL && own->count != 2 * (size_t)spatial)) {
+        return;
+    }
+    value = sbit__lower_constant(lower, sbit__lower_in(pad, 2));
+    pads = sbit__int_pads(lower, pad, rank);
+    if (value == NULL || pads == NULL || sbit__tensor_i64_at(value, 0) != product->x.z) {
+        return;
+    }
+    for (int32_t i = 0; i < 2 * rank; i++) {
+        const int32_t axis = i % rank - 2, at = axis + i / rank * spatial;
+        if (pads[i] < 0 || pads[i] > INT32_MAX || (axis < 0 && pads[i] != 0)) {
+            return;
+        }
+        if (axis >= 0) {
+            product->pads[at] = pads[i] + (own != NULL ? own->ints[at] : 0);
+        }
+    }
+    product->pad_count = 2 * (size_t)spatial;
+    product->pad = pad->id;
+    product->x.x = pad->inputs[0];
+}
+
 static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node *node,
                                           const sbit__int_product *product,
                                           const sbit__int_tail *tail, sbit_error *error)
@@ -388,6 +447,10 @@ static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node
         return SBIT_OK;
     }
     sbit__int_node(build, node->id);
+    if (product->pad.idx != 0) {
+        sbit__int_set_pads(build, product->pads, product->pad_count);
+        sbit__int_node(build, product->pad);
+    }
     for (size_t i = 0; i < tail->count; i++) {
         sbit__int_node(build, tail->nodes[i]);
     }
@@ -519,6 +582,9 @@ static sbit_status sbit__int_product_entry(sbit__lowering *lower, const sbit_nod
         return sbit__lower_reason(lower, node->id, "float: its sums may not fit in int32", error);
     }
     sbit__int_tail_init(&tail, node->outputs[0]);
+    if (strcmp(op_type, "QConv") == 0) {
+        sbit__int_take_pad(lower, node, &product);
+    }
     if (matmul) {
         SBIT__TRY(sbit__int_matmul_tail(lower, &product, &tail, error));
     } else {
@@ -663,9 +729,8 @@ static sbit_status sbit__int_softmax(sbit__lowering *lower, const sbit_node *nod
     return sbit__int_single(lower, node, "QSoftmax", &x, &q, build, q.x, error);
 }
 
-/* All axes from 2 on, in any order. */
-static bool sbit__int_all_positions(const sbit__lowering *lower, const sbit_node *node,
-                                    int32_t rank)
+/* The axes of a reduction as bits; 0: not known. */
+static uint32_t sbit__int_axes(const sbit__lowering *lower, const sbit_node *node, int32_t rank)
 {
     const sbit_attr *attr = sbit_node_attr(node, "axes");
     const sbit_tensor *tensor = sbit__lower_constant(lower, sbit__lower_in(node, 1));
@@ -676,12 +741,16 @@ static bool sbit__int_all_positions(const sbit__lowering *lower, const sbit_node
     for (int64_t i = 0; i < count; i++) {
         const int64_t axis = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(tensor, i);
         const int64_t at = axis < 0 ? axis + rank : axis;
-        seen |= at >= 0 && at < 32 ? 1u << at : 1u;
+        if (at < 0 || at >= SBIT_MAX_RANK) {
+            return 0;
+        }
+        seen |= 1u << at;
     }
-    return rank >= 3 && rank <= 8 && seen == ((1u << rank) - 1u) - 3u;
+    return seen;
 }
 
-/* ReduceMean over all positions is a global average pool; without keepdims, flattened. */
+/* ReduceMean over all positions is a global average pool; without keepdims, flattened. Positions
+ * are the axes behind N and C, or those between N and C (tokens). */
 static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     sbit__int_param x, q;
@@ -692,9 +761,15 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
         return SBIT_OK;
     }
     const sbit_type *type = sbit__lower_type(lower, node->inputs[0]);
-    if (!sbit__int_all_positions(lower, node, type->rank)) {
+    const uint32_t axes = sbit__int_axes(lower, node, type->rank);
+    const uint32_t all = type->rank >= 3 ? (1u << type->rank) - 1u : 0;
+    const bool last = axes == (all >> 1 & ~1u) && all != 0; /* N, positions, C */
+    if (all == 0 || (!last && axes != (all & ~3u))) {
         return sbit__lower_reason(
             lower, node->id, "float: integer means are over all positions of N, C, ...", error);
+    }
+    if (last) {
+        build->attrs[build->attr_count++] = sbit__attr_int("channels_last", 1);
     }
     if (sbit_node_int(node, "keepdims", 1) != 0) {
         return sbit__int_single(lower, node, "QGlobalAveragePool", &x, &q, build, q.x, error);
@@ -703,8 +778,8 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
     sbit_type shape = *type;
     sbit__lower_desc desc;
     shape.dtype = q.dtype;
-    for (int32_t i = 2; i < shape.rank; i++) {
-        shape.dims[i] = sbit__dim(1);
+    for (int32_t i = 0; i < shape.rank; i++) {
+        shape.dims[i] = (axes >> i & 1u) != 0 ? sbit__dim(1) : shape.dims[i];
     }
     SBIT__TRY(sbit_graph_add_value(lower->graph, "pooled", &shape, &pooled, error));
     SBIT__TRY(sbit__int_put(lower, build, true, &x, error));
@@ -715,12 +790,15 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
     desc.input_count = build->input_count;
     desc.outputs = &pooled;
     desc.output_count = 1;
+    desc.attrs = build->attrs;
+    desc.attr_count = build->attr_count;
     desc.nodes = &node->id;
     desc.node_count = 1;
     desc.at = node->id;
     SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
     build->inputs[0] = pooled;
     build->input_count = 1;
+    build->attr_count = 0;
     sbit__int_node(build, node->id);
     sbit__int_node(build, q.node->id);
     sbit__int_node(build, x.node->id);
@@ -1103,6 +1181,40 @@ static sbit_status sbit__int_move(sbit__lowering *lower, const sbit_node *node, 
                              outputs, node->output_count, error);
 }
 
+/* Pad with a constant: with what Q makes of it. */
+static sbit_status sbit__int_pad(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    const sbit_value_id x_id = sbit__lower_in(node, 0);
+    sbit__int_param x, q;
+    float value = 0.0f;
+    const bool quantized = sbit__int_dq(lower, x_id, &x);
+    if (sbit_graph_opset(lower->graph, "") < 11 || node->output_count != 1 ||
+        sbit__int_pads(lower, node, sbit__lower_type(lower, x_id)->rank) == NULL ||
+        (sbit__lower_in(node, 2).idx != 0 && !sbit__lower_scalar(lower, node->inputs[2], &value)) ||
+        !sbit__int_q(lower, node->outputs[0], &q) ||
+        !(quantized ? sbit__int_same(&x, &q) : sbit__int_may_lift(lower, node, &q))) {
+        return SBIT_OK;
+    }
+    sbit_value_id from = x.x, constant;
+    const uint8_t octet =
+        (uint8_t)((int32_t)sbit__int_bound(value, &q) + (q.dtype == SBIT_I8 ? -128 : 0));
+    SBIT__TRY(sbit__int_constant(lower, "pad_value", q.dtype, 1, &octet, &constant, error));
+    if (!quantized) {
+        SBIT__TRY(sbit__int_lift(lower, node, &q, &from, error));
+    }
+    sbit__int_build *build = sbit__int_begin(lower);
+    sbit__int_node(build, node->id);
+    sbit__int_node(build, q.node->id);
+    if (quantized) {
+        sbit__int_node(build, x.node->id);
+    }
+    build->inputs[0] = from;
+    build->inputs[1] = node->inputs[1];
+    build->inputs[2] = constant;
+    build->input_count = 3;
+    return sbit__int_replace(lower, build, "", "Pad", &q.x, 1, error);
+}
+
 static sbit_status sbit__int_resize(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     return strcmp(sbit_node_string(node, "mode", "nearest"), "nearest") == 0
@@ -1169,6 +1281,7 @@ static const sbit__lower_entry sbit__lower_int_table[] = {
     {"DepthToSpace", sbit__int_move},
     {"SpaceToDepth", sbit__int_move},
     {"MaxPool", sbit__int_move},
+    {"Pad", sbit__int_pad},
     {"Resize", sbit__int_resize},
     {"Upsample", sbit__int_resize},
     {NULL, sbit__int_why},
