@@ -15415,21 +15415,39 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind == SBIT__Q8_U8 && tile->columns == tile->width && tile->shift == NULL &&
-        tile->factor == NULL) {
+    if (tile->store.kind != SBIT__Q8_I32 && tile->columns == tile->width) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + j * lanes, lanes);
+            const int64_t c = j * lanes;
+            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
+            SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
+            if (tile->shift != NULL) {
+                shift = SBIT__V(load_f32)(tile->shift + c, lanes);
+            }
+            if (tile->factor != NULL) {
+                const SBIT__V(vi) factor = SBIT__V(load_i32)(tile->factor + c);
+                SBIT__UNROLL for (int i = 0; i < m; i++)
+                {
+                    sum[i][j] = SBIT__V(add_i32)(
+                        sum[i][j], SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sums[i]), factor));
+                }
+            }
             SBIT__UNROLL for (int i = 0; i < m; i++)
             {
-                const SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                if (tile->shift != NULL) {
+                    f = SBIT__V(add_f32)(f, shift);
+                }
+                if (tile->store.kind == SBIT__Q8_F32) {
+                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, lanes, f);
+                    continue;
+                }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + j * lanes, lanes,
-                 SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, lanes, SBIT__V(add_i32)(q, zero));
             }
         }
         return;
@@ -15988,21 +16006,39 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind == SBIT__Q8_U8 && tile->columns == tile->width && tile->shift == NULL &&
-        tile->factor == NULL) {
+    if (tile->store.kind != SBIT__Q8_I32 && tile->columns == tile->width) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + j * lanes, lanes);
+            const int64_t c = j * lanes;
+            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
+            SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
+            if (tile->shift != NULL) {
+                shift = SBIT__V(load_f32)(tile->shift + c, lanes);
+            }
+            if (tile->factor != NULL) {
+                const SBIT__V(vi) factor = SBIT__V(load_i32)(tile->factor + c);
+                SBIT__UNROLL for (int i = 0; i < m; i++)
+                {
+                    sum[i][j] = SBIT__V(add_i32)(
+                        sum[i][j], SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sums[i]), factor));
+                }
+            }
             SBIT__UNROLL for (int i = 0; i < m; i++)
             {
-                const SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                if (tile->shift != NULL) {
+                    f = SBIT__V(add_f32)(f, shift);
+                }
+                if (tile->store.kind == SBIT__Q8_F32) {
+                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, lanes, f);
+                    continue;
+                }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + j * lanes, lanes,
-                 SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, lanes, SBIT__V(add_i32)(q, zero));
             }
         }
         return;
@@ -16562,21 +16598,39 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind == SBIT__Q8_U8 && tile->columns == tile->width && tile->shift == NULL &&
-        tile->factor == NULL) {
+    if (tile->store.kind != SBIT__Q8_I32 && tile->columns == tile->width) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + j * lanes, lanes);
+            const int64_t c = j * lanes;
+            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
+            SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
+            if (tile->shift != NULL) {
+                shift = SBIT__V(load_f32)(tile->shift + c, lanes);
+            }
+            if (tile->factor != NULL) {
+                const SBIT__V(vi) factor = SBIT__V(load_i32)(tile->factor + c);
+                SBIT__UNROLL for (int i = 0; i < m; i++)
+                {
+                    sum[i][j] = SBIT__V(add_i32)(
+                        sum[i][j], SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sums[i]), factor));
+                }
+            }
             SBIT__UNROLL for (int i = 0; i < m; i++)
             {
-                const SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                if (tile->shift != NULL) {
+                    f = SBIT__V(add_f32)(f, shift);
+                }
+                if (tile->store.kind == SBIT__Q8_F32) {
+                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, lanes, f);
+                    continue;
+                }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + j * lanes, lanes,
-                 SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, lanes, SBIT__V(add_i32)(q, zero));
             }
         }
         return;
@@ -17134,21 +17188,39 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind == SBIT__Q8_U8 && tile->columns == tile->width && tile->shift == NULL &&
-        tile->factor == NULL) {
+    if (tile->store.kind != SBIT__Q8_I32 && tile->columns == tile->width) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + j * lanes, lanes);
+            const int64_t c = j * lanes;
+            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
+            SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
+            if (tile->shift != NULL) {
+                shift = SBIT__V(load_f32)(tile->shift + c, lanes);
+            }
+            if (tile->factor != NULL) {
+                const SBIT__V(vi) factor = SBIT__V(load_i32)(tile->factor + c);
+                SBIT__UNROLL for (int i = 0; i < m; i++)
+                {
+                    sum[i][j] = SBIT__V(add_i32)(
+                        sum[i][j], SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sums[i]), factor));
+                }
+            }
             SBIT__UNROLL for (int i = 0; i < m; i++)
             {
-                const SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                if (tile->shift != NULL) {
+                    f = SBIT__V(add_f32)(f, shift);
+                }
+                if (tile->store.kind == SBIT__Q8_F32) {
+                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, lanes, f);
+                    continue;
+                }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + j * lanes, lanes,
-                 SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, lanes, SBIT__V(add_i32)(q, zero));
             }
         }
         return;
@@ -17705,21 +17777,39 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind == SBIT__Q8_U8 && tile->columns == tile->width && tile->shift == NULL &&
-        tile->factor == NULL) {
+    if (tile->store.kind != SBIT__Q8_I32 && tile->columns == tile->width) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + j * lanes, lanes);
+            const int64_t c = j * lanes;
+            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
+            SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
+            if (tile->shift != NULL) {
+                shift = SBIT__V(load_f32)(tile->shift + c, lanes);
+            }
+            if (tile->factor != NULL) {
+                const SBIT__V(vi) factor = SBIT__V(load_i32)(tile->factor + c);
+                SBIT__UNROLL for (int i = 0; i < m; i++)
+                {
+                    sum[i][j] = SBIT__V(add_i32)(
+                        sum[i][j], SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sums[i]), factor));
+                }
+            }
             SBIT__UNROLL for (int i = 0; i < m; i++)
             {
-                const SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                if (tile->shift != NULL) {
+                    f = SBIT__V(add_f32)(f, shift);
+                }
+                if (tile->store.kind == SBIT__Q8_F32) {
+                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, lanes, f);
+                    continue;
+                }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + j * lanes, lanes,
-                 SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, lanes, SBIT__V(add_i32)(q, zero));
             }
         }
         return;
@@ -18261,21 +18351,39 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind == SBIT__Q8_U8 && tile->columns == tile->width && tile->shift == NULL &&
-        tile->factor == NULL) {
+    if (tile->store.kind != SBIT__Q8_I32 && tile->columns == tile->width) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + j * lanes, lanes);
+            const int64_t c = j * lanes;
+            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
+            SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
+            if (tile->shift != NULL) {
+                shift = SBIT__V(load_f32)(tile->shift + c, lanes);
+            }
+            if (tile->factor != NULL) {
+                const SBIT__V(vi) factor = SBIT__V(load_i32)(tile->factor + c);
+                SBIT__UNROLL for (int i = 0; i < m; i++)
+                {
+                    sum[i][j] = SBIT__V(add_i32)(
+                        sum[i][j], SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sums[i]), factor));
+                }
+            }
             SBIT__UNROLL for (int i = 0; i < m; i++)
             {
-                const SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                if (tile->shift != NULL) {
+                    f = SBIT__V(add_f32)(f, shift);
+                }
+                if (tile->store.kind == SBIT__Q8_F32) {
+                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, lanes, f);
+                    continue;
+                }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + j * lanes, lanes,
-                 SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, lanes, SBIT__V(add_i32)(q, zero));
             }
         }
         return;
@@ -20861,6 +20969,7 @@ SBIT__FN void sbit__f64_conv_run(sbit_ctx *ctx, const sbit__f64_conv *conv)
 enum {
     SBIT__Q8_BAND_BYTES = 64 * 1024, /* of input */
     SBIT__Q8_BAND_PIXELS = 320,
+    SBIT__Q8_WIDEST = 64,                /* panel that pack_rows knows */
     SBIT__Q8_SLACK = 64,                 /* bytes that may be read behind a band */
     SBIT__Q8_WORTH_A_THREAD = 256 * 1024 /* multiplications */
 };
@@ -21052,6 +21161,47 @@ static void sbit__q8_pack_column(const sbit__q8_conv *conv, const sbit__q8_weigh
     at->shift[column] = weights->shift != NULL ? weights->shift[channel] : 0.0f;
 }
 
+/* What is multiplied are two activations: the right one is packed in every run. Columns lie side by
+ * side in it, in rows of the depth; four rows are put together column by column. */
+static void sbit__q8_pack_rows(const sbit__q8_conv *conv, const sbit__q8_weights *weights,
+                               const sbit__q8_group *at, int64_t first, int64_t width)
+{
+    const int64_t count = sbit__smaller(width, conv->shape.out_channels - first);
+    const uint32_t flip = weights->is_unsigned ? 0x80808080u : 0;
+    uint8_t *to = (uint8_t *)(at->weights + first * sbit__div_up(conv->depth, 4) * 4);
+    uint32_t sums[SBIT__Q8_WIDEST]; /* of bytes plus 128 */
+    for (int64_t j = 0; j < count; j++) {
+        sums[j] = 0;
+    }
+    for (int64_t k = 0; k < conv->depth; k += 4) {
+        const uint8_t *row[4];
+        const int64_t rows = sbit__smaller(conv->depth - k, 4);
+        for (int64_t r = 0; r < 4; r++) { /* rows that are not there count nothing below */
+            row[r] = (const uint8_t *)weights->data +
+                     (k + (r < rows ? r : 0)) * weights->in_stride + first;
+        }
+        const uint32_t mask = rows == 4 ? 0xffffffffu : (1u << (8 * rows)) - 1u;
+        for (int64_t j = 0; j < count; j++) {
+            const uint32_t quad = (((uint32_t)row[0][j] | (uint32_t)row[1][j] << 8 |
+                                    (uint32_t)row[2][j] << 16 | (uint32_t)row[3][j] << 24) ^
+                                   flip) &
+                                  mask;
+            const uint32_t lifted = (quad ^ 0x80808080u) & mask;
+            const uint32_t pairs = (lifted & 0x00ff00ffu) + (lifted >> 8 & 0x00ff00ffu);
+            sums[j] += (pairs & 0xffffu) + (pairs >> 16);
+            to[4 * j] = (uint8_t)quad;
+            to[4 * j + 1] = (uint8_t)(quad >> 8);
+            to[4 * j + 2] = (uint8_t)(quad >> 16);
+            to[4 * j + 3] = (uint8_t)(quad >> 24);
+        }
+        to += 4 * width;
+    }
+    for (int64_t j = 0; j < count; j++) {
+        sbit__q8_pack_column(conv, weights, at, first + j, first + j,
+                             sums[j] - 128u * (uint32_t)conv->depth);
+    }
+}
+
 /* One panel: `width` columns from `first`. */
 static void sbit__q8_pack_panel(const sbit__q8_conv *conv, const sbit__q8_weights *weights,
                                 const sbit__q8_group *at, int64_t group, int64_t first,
@@ -21112,11 +21262,18 @@ SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
         return;
     }
     const int64_t out = conv->shape.out_channels / conv->shape.groups;
+    const bool by_rows = conv->shape.groups == 1 && conv->taps == 1 && weights->out_stride == 1 &&
+                         conv->depth == conv->shape.in_channels &&
+                         kernels->panel <= SBIT__Q8_WIDEST;
     for (int64_t g = 0; g < conv->shape.groups; g++) {
         const sbit__q8_group at = sbit__q8_group_at(conv, packed, g);
         for (int64_t first = 0; first < out;) {
             const int64_t width = sbit__q8_panel(kernels, out - first);
-            sbit__q8_pack_panel(conv, weights, &at, g, first, width);
+            if (by_rows) {
+                sbit__q8_pack_rows(conv, weights, &at, first, width);
+            } else {
+                sbit__q8_pack_panel(conv, weights, &at, g, first, width);
+            }
             first += width;
         }
     }
@@ -43959,6 +44116,7 @@ typedef struct sbit__q_state {
     bool trans_x, trans_w;    /* QGemm */
     bool last;                /* channels last */
     float alpha;              /* of all products */
+    int32_t role;             /* in sbit__q_all_roles */
     int64_t m, k, n;          /* matrices */
     int64_t batches, w_count; /* results; right matrices */
     int32_t batch_rank;
@@ -44130,6 +44288,7 @@ static sbit_status sbit__q_plan(const sbit_op_call *call, const sbit__q_roles *r
     state->conv.store = sbit__q_store_of(call);
     state->conv.store.kind = sbit__q_kind(call, roles);
     state->alpha = sbit_node_float(call->node, "alpha", 1.0f);
+    state->role = (int32_t)(roles - sbit__q_all_roles);
     state->last = sbit__q_channels_last(call);
     state->array_bytes = sbit__align64((size_t)state->conv.shape.out_channels * 16);
     sbit__q8_conv_plan(call->ctx, &state->conv);
@@ -44518,12 +44677,12 @@ static void sbit__q_run_plain(const sbit_op_call *call, const sbit__q_roles *rol
 
 static sbit_status sbit__q_product_run(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__q_roles *roles = sbit__q_roles_of(call);
     sbit__q_state state;
     if (call->params == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     state = *(const sbit__q_state *)call->params; /* to be completed with scales */
+    const sbit__q_roles *roles = &sbit__q_all_roles[state.role];
     if (call->out[0] == NULL || sbit_tensor_count(call->out[0]) == 0) {
         return SBIT_OK;
     }
@@ -44651,6 +44810,7 @@ typedef struct sbit__q_binary_task {
     const uint8_t *a, *b;
     uint8_t *y;
     uint8_t flip_a, flip_b, flip_y;
+    int64_t chunk; /* at a time: SBIT__Q_CHUNK where copies are made */
 } sbit__q_binary_task;
 
 /* n bytes from x at a stride as one run: itself, or a copy in `part`. */
@@ -44670,13 +44830,13 @@ static void sbit__q_binary_rows(void *user, int64_t begin, int64_t end, int32_t 
 {
     const sbit__q_binary_task *task = (const sbit__q_binary_task *)user;
     const sbit__loop *loop = &task->loop;
-    const int64_t chunks = (loop->inner + SBIT__Q_CHUNK - 1) / SBIT__Q_CHUNK;
+    const int64_t chunks = (loop->inner + task->chunk - 1) / task->chunk;
     uint8_t part_a[SBIT__Q_CHUNK], part_b[SBIT__Q_CHUNK];
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         int64_t offsets[SBIT__LOOP_OPERANDS];
-        const int64_t first = i % chunks * SBIT__Q_CHUNK, left = loop->inner - first;
-        const int64_t n = left < SBIT__Q_CHUNK ? left : SBIT__Q_CHUNK;
+        const int64_t first = i % chunks * task->chunk, left = loop->inner - first;
+        const int64_t n = left < task->chunk ? left : task->chunk;
         const int64_t sa = loop->strides[1][loop->rank - 1], sb = loop->strides[2][loop->rank - 1];
         sbit__loop_row(loop, i / chunks, offsets);
         uint8_t *y = task->y + offsets[0] + first;
@@ -44745,8 +44905,12 @@ static sbit_status sbit__q_binary_run(const sbit_op_call *call, sbit_error *erro
     task.flip_a = a.flip;
     task.flip_b = b.flip;
     task.flip_y = y.flip;
-    const int64_t chunks = (task.loop.inner + SBIT__Q_CHUNK - 1) / SBIT__Q_CHUNK;
-    const int64_t each = task.loop.inner < SBIT__Q_CHUNK ? task.loop.inner : SBIT__Q_CHUNK;
+    const int32_t inner = task.loop.rank - 1;
+    const bool copies = a.flip != 0 || b.flip != 0 || task.loop.strides[1][inner] != 1 ||
+                        task.loop.strides[2][inner] != 1;
+    task.chunk = copies ? SBIT__Q_CHUNK : SBIT__BLOCK;
+    const int64_t chunks = (task.loop.inner + task.chunk - 1) / task.chunk;
+    const int64_t each = task.loop.inner < task.chunk ? task.loop.inner : task.chunk;
     sbit__parallel_range(call->ctx, task.loop.outer * chunks, 1 + 4 * SBIT__BLOCK / each,
                          sbit__q_binary_rows, &task);
     return SBIT_OK;
@@ -44848,31 +45012,80 @@ typedef struct sbit__q_softmax_task {
     int64_t length, inner; /* a line's elements are `inner` apart */
     sbit__q_param to;
     uint8_t flip;
-    float exps[256]; /* of -d * scale */
+    const float *exps; /* of -d * scale */
 } sbit__q_softmax_task;
 
+/* The largest of n bytes and `most`. */
+static uint8_t sbit__q_most(int64_t n, const uint8_t *x, uint8_t most)
+{
+    uint8_t each[8];
+    int64_t i = 0;
+    memset(each, most, sizeof each);
+    for (; i + 8 <= n; i += 8) {
+        for (int k = 0; k < 8; k++) {
+            each[k] = x[i + k] > each[k] ? x[i + k] : each[k];
+        }
+    }
+    for (; i < n; i++) {
+        each[0] = x[i] > each[0] ? x[i] : each[0];
+    }
+    for (int k = 0; k < 8; k++) {
+        most = each[k] > most ? each[k] : most;
+    }
+    return most;
+}
+
+/* out[i] = exps[most - x[i]]; element i is added to sum i % 8 */
+static void sbit__q_exps(int64_t n, const uint8_t *x, uint8_t most, const float *exps, float *out,
+                         float sums[8])
+{
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        for (int k = 0; k < 8; k++) {
+            out[i + k] = exps[most - x[i + k]];
+            sums[k] += out[i + k];
+        }
+    }
+    for (int k = 0; i < n; i++, k++) {
+        out[i] = exps[most - x[i]];
+        sums[k] += out[i];
+    }
+}
+
+/* A line in pieces of SBIT__Q_CHUNK, which usually is one. */
 static void sbit__q_softmax_line(const sbit__q_softmax_task *task, const uint8_t *x, uint8_t *y)
 {
     const int64_t n = task->length, step = task->inner;
-    float sums[8] = {0.0f}, part[SBIT__Q_CHUNK];
-    uint8_t most = 0, bytes[SBIT__Q_CHUNK];
-    for (int64_t i = 0; i < n; i++) {
-        const uint8_t q = (uint8_t)(x[i * step] ^ task->flip);
-        most = q > most ? q : most;
+    float sums[8] = {0.0f}, unused[8], exps[SBIT__Q_CHUNK];
+    uint8_t most = 0, copy[SBIT__Q_CHUNK], bytes[SBIT__Q_CHUNK];
+    const uint8_t *part = NULL;
+    int64_t count = 0;
+    for (int64_t first = 0; first < n; first += count) {
+        count = n - first < SBIT__Q_CHUNK ? n - first : SBIT__Q_CHUNK;
+        part = sbit__q_run_of(x + first * step, step, count, task->flip, copy);
+        most = sbit__q_most(count, part, most);
     }
-    for (int64_t i = 0; i < n; i++) {
-        sums[i % 8] += task->exps[most - (x[i * step] ^ task->flip)];
+    for (int64_t first = 0; first < n; first += count) {
+        count = n - first < SBIT__Q_CHUNK ? n - first : SBIT__Q_CHUNK;
+        if (n > SBIT__Q_CHUNK) {
+            part = sbit__q_run_of(x + first * step, step, count, task->flip, copy);
+        }
+        sbit__q_exps(count, part, most, task->exps, exps, sums);
     }
     const float sum =
         ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-    for (int64_t first = 0; first < n; first += SBIT__Q_CHUNK) {
-        const int64_t count = n - first < SBIT__Q_CHUNK ? n - first : SBIT__Q_CHUNK;
-        for (int64_t i = 0; i < count; i++) {
-            part[i] = task->exps[most - (x[(first + i) * step] ^ task->flip)];
+    for (int64_t first = 0; first < n; first += count) {
+        const bool direct = step == 1 && task->to.flip == 0;
+        uint8_t *to = direct ? y + first : bytes;
+        count = n - first < SBIT__Q_CHUNK ? n - first : SBIT__Q_CHUNK;
+        if (n > SBIT__Q_CHUNK) {
+            part = sbit__q_run_of(x + first * step, step, count, task->flip, copy);
+            memset(unused, 0, sizeof unused);
+            sbit__q_exps(count, part, most, task->exps, exps, unused);
         }
-        task->kernels->f32_binary(SBIT__BINARY_DIV, count, part, 1, &sum, 0, part);
-        task->kernels->f32_quantize_u8(count, part, task->to.scale, task->to.zero, 0, 255, bytes);
-        for (int64_t i = 0; i < count; i++) {
+        task->kernels->f32_binary(SBIT__BINARY_DIV, count, exps, 1, &sum, 0, exps);
+        task->kernels->f32_quantize_u8(count, exps, task->to.scale, task->to.zero, 0, 255, to);
+        for (int64_t i = 0; !direct && i < count; i++) {
             y[(first + i) * step] = (uint8_t)(bytes[i] ^ task->to.flip);
         }
     }
@@ -44913,13 +45126,36 @@ static sbit_status sbit__q_softmax_prepare(const sbit_op_call *call, sbit_error 
     return SBIT_OK;
 }
 
+static void sbit__q_softmax_exps(float scale, float exps[256])
+{
+    for (int32_t d = 0; d < 256; d++) {
+        exps[d] = (float)-d * scale;
+    }
+    sbit__kernels_of(SBIT_ISA_SCALAR)->f32_unary(SBIT__UNARY_EXP, 256, exps, exps);
+}
+
+static sbit_status sbit__q_softmax_pack(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *scale = sbit__in(call, SBIT__Q_XS);
+    float *exps = NULL;
+    if (scale == NULL || sbit_tensor_count(scale) != 1) {
+        return SBIT_OK;
+    }
+    exps = (float *)call->alloc_packed(call, 256 * sizeof *exps);
+    if (exps == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    sbit__q_softmax_exps((float)sbit__tensor_f64_at(scale, 0), exps);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__q_softmax_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit__q_softmax *plan = (const sbit__q_softmax *)call->params;
-    const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
     const sbit_tensor *x = call->in[0];
     sbit__q_softmax_task task;
     sbit__q_param from;
+    float exps[256];
     if (plan == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
@@ -44928,10 +45164,11 @@ static sbit_status sbit__q_softmax_run(const sbit_op_call *call, sbit_error *err
     }
     memset(&task, 0, sizeof task);
     SBIT__TRY(sbit__q_params_unary(call, &from, &task.to, error));
-    for (int32_t d = 0; d < 256; d++) {
-        task.exps[d] = (float)-d * from.scale;
+    task.exps = (const float *)call->packed;
+    if (task.exps == NULL) {
+        sbit__q_softmax_exps(from.scale, exps);
+        task.exps = exps;
     }
-    scalar->f32_unary(SBIT__UNARY_EXP, 256, task.exps, task.exps);
     task.kernels = call->kernels;
     task.x = (const uint8_t *)x->data;
     task.y = (uint8_t *)call->out[0]->data;
@@ -45251,18 +45488,20 @@ static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
 }
 
 /* >>rows */
-#define SBIT__Q_ROW(domain, name, infer, prepare, run)                                             \
+#define SBIT__Q_ROW(domain, name, pack, infer, prepare, run)                                       \
     {                                                                                              \
-        domain, name, 1, SBIT__T_Q8, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL       \
+        domain, name, 1, SBIT__T_Q8, 0, pack, infer, prepare, run, NULL, NULL, NULL, NULL, NULL    \
     }
 #define SBIT__Q_BINARY(domain, name)                                                               \
-    SBIT__Q_ROW(domain, name, sbit__q_binary_infer, sbit__q_binary_prepare, sbit__q_binary_run)
+    SBIT__Q_ROW(domain, name, NULL, sbit__q_binary_infer, sbit__q_binary_prepare,                  \
+                sbit__q_binary_run)
 #define SBIT__Q_LOOKUP(domain, name)                                                               \
-    SBIT__Q_ROW(domain, name, sbit__q_unary_infer, sbit__q_lookup_prepare, sbit__q_lookup_run)
+    SBIT__Q_ROW(domain, name, NULL, sbit__q_unary_infer, sbit__q_lookup_prepare, sbit__q_lookup_run)
 #define SBIT__Q_SOFTMAX(domain, name)                                                              \
-    SBIT__Q_ROW(domain, name, sbit__q_softmax_infer, sbit__q_softmax_prepare, sbit__q_softmax_run)
+    SBIT__Q_ROW(domain, name, sbit__q_softmax_pack, sbit__q_softmax_infer,                         \
+                sbit__q_softmax_prepare, sbit__q_softmax_run)
 #define SBIT__Q_POOL(domain, name)                                                                 \
-    SBIT__Q_ROW(domain, name, sbit__q_pool_infer, sbit__q_pool_prepare, sbit__q_pool_run)
+    SBIT__Q_ROW(domain, name, NULL, sbit__q_pool_infer, sbit__q_pool_prepare, sbit__q_pool_run)
 #define SBIT__Q_CONCAT(domain, name)                                                               \
     {                                                                                              \
         domain, name, 1, SBIT_T(SBIT_F32), 0, 0, sbit__q_concat_infer, sbit__q_concat_prepare,     \
@@ -52495,6 +52734,9 @@ typedef struct sbit__int_product {
     const sbit_tensor *w_scale; /* of a constant weight; NULL: w is an activation */
     int64_t largest;            /* |sum| without bias */
     sbit_value_id bias;
+    sbit_node_id pad; /* in front of a Conv, and the pads of both; none: no Pad */
+    int64_t pads[2 * SBIT__MAX_SPATIAL];
+    size_t pad_count;
 } sbit__int_product;
 
 /* DQ of a constant weight, one scale or one for each index of its output axis. */
@@ -52607,6 +52849,62 @@ static sbit_status sbit__int_bias(sbit__lowering *lower, const sbit__int_product
     return status;
 }
 
+static void sbit__int_set_pads(sbit__int_build *build, const int64_t *pads, size_t count)
+{
+    size_t at = 0;
+    while (at < build->attr_count && strcmp(build->attrs[at].name, "pads") != 0) {
+        at++;
+    }
+    build->attrs[at] = sbit__attr_ints("pads", pads, count);
+    build->attr_count += at == build->attr_count ? 1 : 0;
+}
+
+/* The pads of a Pad: two numbers for each axis, all known; NULL: not that, or of chosen axes. */
+static const int64_t *sbit__int_pads(const sbit__lowering *lower, const sbit_node *pad,
+                                     int32_t rank)
+{
+    const sbit_tensor *pads = sbit__lower_constant(lower, sbit__lower_in(pad, 1));
+    return rank > 0 && pads != NULL && pads->dtype == SBIT_I64 &&
+                   sbit_tensor_count(pads) == 2 * (int64_t)rank &&
+                   sbit__lower_in(pad, 3).idx == 0 &&
+                   strcmp(sbit_node_string(pad, "mode", "constant"), "constant") == 0
+               ? (const int64_t *)pads->data
+               : NULL;
+}
+
+/* A Pad of integers with the zero point in front of a Conv, along positions: the Conv pads. */
+static void sbit__int_take_pad(const sbit__lowering *lower, const sbit_node *node,
+                               sbit__int_product *product)
+{
+    const sbit_node *pad = sbit__lower_producer(lower, product->x.x);
+    const int32_t rank = sbit__lower_type(lower, product->x.x)->rank, spatial = rank - 2;
+    const sbit_tensor *value = NULL;
+    const int64_t *pads = NULL;
+    const sbit_attr *own = sbit_node_attr(node, "pads");
+    if (!sbit__lower_is(lower, pad, "Pad") || rank < 3 || spatial > SBIT__MAX_SPATIAL ||
+        strcmp(sbit_node_string(node, "auto_pad", "NOTSET"), "NOTSET") != 0 ||
+        (own != NULL && own->count != 2 * (size_t)spatial)) {
+        return;
+    }
+    value = sbit__lower_constant(lower, sbit__lower_in(pad, 2));
+    pads = sbit__int_pads(lower, pad, rank);
+    if (value == NULL || pads == NULL || sbit__tensor_i64_at(value, 0) != product->x.z) {
+        return;
+    }
+    for (int32_t i = 0; i < 2 * rank; i++) {
+        const int32_t axis = i % rank - 2, at = axis + i / rank * spatial;
+        if (pads[i] < 0 || pads[i] > INT32_MAX || (axis < 0 && pads[i] != 0)) {
+            return;
+        }
+        if (axis >= 0) {
+            product->pads[at] = pads[i] + (own != NULL ? own->ints[at] : 0);
+        }
+    }
+    product->pad_count = 2 * (size_t)spatial;
+    product->pad = pad->id;
+    product->x.x = pad->inputs[0];
+}
+
 static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node *node,
                                           const sbit__int_product *product,
                                           const sbit__int_tail *tail, sbit_error *error)
@@ -52616,6 +52914,10 @@ static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node
         return SBIT_OK;
     }
     sbit__int_node(build, node->id);
+    if (product->pad.idx != 0) {
+        sbit__int_set_pads(build, product->pads, product->pad_count);
+        sbit__int_node(build, product->pad);
+    }
     for (size_t i = 0; i < tail->count; i++) {
         sbit__int_node(build, tail->nodes[i]);
     }
@@ -52747,6 +53049,9 @@ static sbit_status sbit__int_product_entry(sbit__lowering *lower, const sbit_nod
         return sbit__lower_reason(lower, node->id, "float: its sums may not fit in int32", error);
     }
     sbit__int_tail_init(&tail, node->outputs[0]);
+    if (strcmp(op_type, "QConv") == 0) {
+        sbit__int_take_pad(lower, node, &product);
+    }
     if (matmul) {
         SBIT__TRY(sbit__int_matmul_tail(lower, &product, &tail, error));
     } else {
@@ -52891,9 +53196,8 @@ static sbit_status sbit__int_softmax(sbit__lowering *lower, const sbit_node *nod
     return sbit__int_single(lower, node, "QSoftmax", &x, &q, build, q.x, error);
 }
 
-/* All axes from 2 on, in any order. */
-static bool sbit__int_all_positions(const sbit__lowering *lower, const sbit_node *node,
-                                    int32_t rank)
+/* The axes of a reduction as bits; 0: not known. */
+static uint32_t sbit__int_axes(const sbit__lowering *lower, const sbit_node *node, int32_t rank)
 {
     const sbit_attr *attr = sbit_node_attr(node, "axes");
     const sbit_tensor *tensor = sbit__lower_constant(lower, sbit__lower_in(node, 1));
@@ -52904,12 +53208,16 @@ static bool sbit__int_all_positions(const sbit__lowering *lower, const sbit_node
     for (int64_t i = 0; i < count; i++) {
         const int64_t axis = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(tensor, i);
         const int64_t at = axis < 0 ? axis + rank : axis;
-        seen |= at >= 0 && at < 32 ? 1u << at : 1u;
+        if (at < 0 || at >= SBIT_MAX_RANK) {
+            return 0;
+        }
+        seen |= 1u << at;
     }
-    return rank >= 3 && rank <= 8 && seen == ((1u << rank) - 1u) - 3u;
+    return seen;
 }
 
-/* ReduceMean over all positions is a global average pool; without keepdims, flattened. */
+/* ReduceMean over all positions is a global average pool; without keepdims, flattened. Positions
+ * are the axes behind N and C, or those between N and C (tokens). */
 static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     sbit__int_param x, q;
@@ -52920,9 +53228,15 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
         return SBIT_OK;
     }
     const sbit_type *type = sbit__lower_type(lower, node->inputs[0]);
-    if (!sbit__int_all_positions(lower, node, type->rank)) {
+    const uint32_t axes = sbit__int_axes(lower, node, type->rank);
+    const uint32_t all = type->rank >= 3 ? (1u << type->rank) - 1u : 0;
+    const bool last = axes == (all >> 1 & ~1u) && all != 0; /* N, positions, C */
+    if (all == 0 || (!last && axes != (all & ~3u))) {
         return sbit__lower_reason(
             lower, node->id, "float: integer means are over all positions of N, C, ...", error);
+    }
+    if (last) {
+        build->attrs[build->attr_count++] = sbit__attr_int("channels_last", 1);
     }
     if (sbit_node_int(node, "keepdims", 1) != 0) {
         return sbit__int_single(lower, node, "QGlobalAveragePool", &x, &q, build, q.x, error);
@@ -52931,8 +53245,8 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
     sbit_type shape = *type;
     sbit__lower_desc desc;
     shape.dtype = q.dtype;
-    for (int32_t i = 2; i < shape.rank; i++) {
-        shape.dims[i] = sbit__dim(1);
+    for (int32_t i = 0; i < shape.rank; i++) {
+        shape.dims[i] = (axes >> i & 1u) != 0 ? sbit__dim(1) : shape.dims[i];
     }
     SBIT__TRY(sbit_graph_add_value(lower->graph, "pooled", &shape, &pooled, error));
     SBIT__TRY(sbit__int_put(lower, build, true, &x, error));
@@ -52943,12 +53257,15 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
     desc.input_count = build->input_count;
     desc.outputs = &pooled;
     desc.output_count = 1;
+    desc.attrs = build->attrs;
+    desc.attr_count = build->attr_count;
     desc.nodes = &node->id;
     desc.node_count = 1;
     desc.at = node->id;
     SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
     build->inputs[0] = pooled;
     build->input_count = 1;
+    build->attr_count = 0;
     sbit__int_node(build, node->id);
     sbit__int_node(build, q.node->id);
     sbit__int_node(build, x.node->id);
@@ -53047,13 +53364,20 @@ static bool sbit__int_closed(const sbit__lowering *lower, const sbit__int_unit *
     return true;
 }
 
-/* Runs a row's functions outside of a session. */
+/* Runs a row's functions outside of a session. It lies in the lowering's own memory. */
 typedef struct sbit__int_call {
     sbit_op_call call;
     sbit_allocator allocator;
     void *params;
     size_t params_bytes, scratch_bytes;
+    const sbit_tensor *in[SBIT__INT_OPERANDS];
+    const sbit_type *in_type[SBIT__INT_OPERANDS];
+    sbit_type *out_type[1];
+    sbit_tensor operands[SBIT__INT_OPERANDS];
+    sbit_type types[SBIT__INT_OPERANDS], type;
+    float numbers[SBIT__INT_OPERANDS];
 } sbit__int_call;
+typedef char sbit__int_call_fits[sizeof(sbit__int_call) <= SBIT__LOWER_WORK_BYTES ? 1 : -1];
 
 static void *sbit__int_alloc_params(const sbit_op_call *call, size_t bytes)
 {
@@ -53067,15 +53391,16 @@ static void *sbit__int_alloc_params(const sbit_op_call *call, size_t bytes)
     return run->params;
 }
 
-static sbit_status sbit__int_call_run(sbit__int_call *run, const sbit_tensor *const *in,
-                                      sbit_tensor *const *out, sbit_error *error)
+static sbit_status sbit__int_call_run(sbit__int_call *run, sbit_tensor *out, sbit_error *error)
 {
     sbit_op_call *call = &run->call;
     sbit_status status = SBIT_OK;
     call->alloc_params = sbit__int_alloc_params;
     call->session = run;
     call->scratch_bytes = &run->scratch_bytes;
-    call->in = in;
+    call->in = run->in;
+    call->in_type = run->in_type;
+    call->out_type = run->out_type;
     if (call->row->prepare != NULL) {
         status = call->row->prepare(call, error);
     }
@@ -53085,7 +53410,7 @@ static sbit_status sbit__int_call_run(sbit__int_call *run, const sbit_tensor *co
         status = call->scratch != NULL ? SBIT_OK : sbit__fail_oom(error, run->scratch_bytes);
     }
     if (status == SBIT_OK) {
-        call->out = out;
+        call->out = &out;
         status = call->row->run(call, error);
     }
     sbit__free_aligned(&run->allocator, call->scratch, run->scratch_bytes);
@@ -53112,14 +53437,11 @@ static sbit_status sbit__int_apply(const sbit__lowering *lower, const sbit__int_
                                    size_t n, char *kept, sbit_error *error)
 {
     const sbit_node *node = unit->nodes[n];
-    const sbit_tensor *in[SBIT__INT_OPERANDS] = {NULL};
-    const sbit_type *in_type[SBIT__INT_OPERANDS] = {NULL};
-    sbit_tensor operands[SBIT__INT_OPERANDS];
-    sbit_type types[SBIT__INT_OPERANDS], out_type;
-    float numbers[SBIT__INT_OPERANDS];
-    sbit__int_call run;
+    sbit__int_call *run = (sbit__int_call *)lower->work; /* nothing is being put together yet */
+    memset(run, 0, sizeof *run);
     for (size_t i = 0; i < node->input_count; i++) {
         const sbit_value_id id = node->inputs[i];
+        sbit_tensor *operand = &run->operands[i];
         size_t at = 0;
         if (id.idx == 0) {
             continue;
@@ -53127,34 +53449,30 @@ static sbit_status sbit__int_apply(const sbit__lowering *lower, const sbit__int_
         while (at < n && unit->nodes[at]->outputs[0].idx != id.idx) {
             at++;
         }
-        operands[i] = at < n ? sbit__int_results(sbit__lower_type(lower, id)->dtype,
-                                                 kept + (at + 1) * SBIT__INT_KEPT)
-                             : sbit__int_results(SBIT_F32, kept);
-        if (at == n && sbit__int_number(lower, id, &numbers[i])) {
-            operands[i].rank = 0;
-            operands[i].data = &numbers[i];
+        *operand = at < n ? sbit__int_results(sbit__lower_type(lower, id)->dtype,
+                                              kept + (at + 1) * SBIT__INT_KEPT)
+                          : sbit__int_results(SBIT_F32, kept);
+        if (at == n && sbit__int_number(lower, id, &run->numbers[i])) {
+            operand->rank = 0;
+            operand->data = &run->numbers[i];
         }
-        types[i] = sbit__type_of_tensor(&operands[i]);
-        in[i] = &operands[i];
-        in_type[i] = &types[i];
+        run->types[i] = sbit__type_of_tensor(operand);
+        run->in[i] = operand;
+        run->in_type[i] = &run->types[i];
     }
     sbit_tensor result = sbit__int_results(sbit__lower_type(lower, node->outputs[0])->dtype,
                                            kept + (n + 1) * SBIT__INT_KEPT);
-    sbit_tensor *out = &result;
-    sbit_type *out_types = &out_type;
-    out_type = sbit__type_of_tensor(&result);
-    memset(&run, 0, sizeof run);
-    run.allocator = lower->ctx->allocator;
-    run.call.ctx = lower->ctx;
-    run.call.kernels = sbit__kernels_of(SBIT_ISA_SCALAR);
-    run.call.graph = lower->graph;
-    run.call.node = node;
-    run.call.row = sbit__op_row(lower->graph, node, &run.call.opset);
-    run.call.input_count = (int32_t)node->input_count;
-    run.call.output_count = 1;
-    run.call.in_type = in_type;
-    run.call.out_type = &out_types;
-    return sbit__int_call_run(&run, in, &out, error);
+    run->type = sbit__type_of_tensor(&result);
+    run->out_type[0] = &run->type;
+    run->allocator = lower->ctx->allocator;
+    run->call.ctx = lower->ctx;
+    run->call.kernels = sbit__kernels_of(SBIT_ISA_SCALAR);
+    run->call.graph = lower->graph;
+    run->call.node = node;
+    run->call.row = sbit__op_row(lower->graph, node, &run->call.opset);
+    run->call.input_count = (int32_t)node->input_count;
+    run->call.output_count = 1;
+    return sbit__int_call_run(run, &result, error);
 }
 
 /* Table from bytes of x to bytes of q, with the unit between them. */
@@ -53331,6 +53649,40 @@ static sbit_status sbit__int_move(sbit__lowering *lower, const sbit_node *node, 
                              outputs, node->output_count, error);
 }
 
+/* Pad with a constant: with what Q makes of it. */
+static sbit_status sbit__int_pad(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    const sbit_value_id x_id = sbit__lower_in(node, 0);
+    sbit__int_param x, q;
+    float value = 0.0f;
+    const bool quantized = sbit__int_dq(lower, x_id, &x);
+    if (sbit_graph_opset(lower->graph, "") < 11 || node->output_count != 1 ||
+        sbit__int_pads(lower, node, sbit__lower_type(lower, x_id)->rank) == NULL ||
+        (sbit__lower_in(node, 2).idx != 0 && !sbit__lower_scalar(lower, node->inputs[2], &value)) ||
+        !sbit__int_q(lower, node->outputs[0], &q) ||
+        !(quantized ? sbit__int_same(&x, &q) : sbit__int_may_lift(lower, node, &q))) {
+        return SBIT_OK;
+    }
+    sbit_value_id from = x.x, constant;
+    const uint8_t octet =
+        (uint8_t)((int32_t)sbit__int_bound(value, &q) + (q.dtype == SBIT_I8 ? -128 : 0));
+    SBIT__TRY(sbit__int_constant(lower, "pad_value", q.dtype, 1, &octet, &constant, error));
+    if (!quantized) {
+        SBIT__TRY(sbit__int_lift(lower, node, &q, &from, error));
+    }
+    sbit__int_build *build = sbit__int_begin(lower);
+    sbit__int_node(build, node->id);
+    sbit__int_node(build, q.node->id);
+    if (quantized) {
+        sbit__int_node(build, x.node->id);
+    }
+    build->inputs[0] = from;
+    build->inputs[1] = node->inputs[1];
+    build->inputs[2] = constant;
+    build->input_count = 3;
+    return sbit__int_replace(lower, build, "", "Pad", &q.x, 1, error);
+}
+
 static sbit_status sbit__int_resize(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     return strcmp(sbit_node_string(node, "mode", "nearest"), "nearest") == 0
@@ -53397,6 +53749,7 @@ static const sbit__lower_entry sbit__lower_int_table[] = {
     {"DepthToSpace", sbit__int_move},
     {"SpaceToDepth", sbit__int_move},
     {"MaxPool", sbit__int_move},
+    {"Pad", sbit__int_pad},
     {"Resize", sbit__int_resize},
     {"Upsample", sbit__int_resize},
     {NULL, sbit__int_why},

@@ -897,13 +897,20 @@ static bool sbit__int_closed(const sbit__lowering *lower, const sbit__int_unit *
     return true;
 }
 
-/* Runs a row's functions outside of a session. */
+/* Runs a row's functions outside of a session. It lies in the lowering's own memory. */
 typedef struct sbit__int_call {
     sbit_op_call call;
     sbit_allocator allocator;
     void *params;
     size_t params_bytes, scratch_bytes;
+    const sbit_tensor *in[SBIT__INT_OPERANDS];
+    const sbit_type *in_type[SBIT__INT_OPERANDS];
+    sbit_type *out_type[1];
+    sbit_tensor operands[SBIT__INT_OPERANDS];
+    sbit_type types[SBIT__INT_OPERANDS], type;
+    float numbers[SBIT__INT_OPERANDS];
 } sbit__int_call;
+typedef char sbit__int_call_fits[sizeof(sbit__int_call) <= SBIT__LOWER_WORK_BYTES ? 1 : -1];
 
 static void *sbit__int_alloc_params(const sbit_op_call *call, size_t bytes)
 {
@@ -917,15 +924,16 @@ static void *sbit__int_alloc_params(const sbit_op_call *call, size_t bytes)
     return run->params;
 }
 
-static sbit_status sbit__int_call_run(sbit__int_call *run, const sbit_tensor *const *in,
-                                      sbit_tensor *const *out, sbit_error *error)
+static sbit_status sbit__int_call_run(sbit__int_call *run, sbit_tensor *out, sbit_error *error)
 {
     sbit_op_call *call = &run->call;
     sbit_status status = SBIT_OK;
     call->alloc_params = sbit__int_alloc_params;
     call->session = run;
     call->scratch_bytes = &run->scratch_bytes;
-    call->in = in;
+    call->in = run->in;
+    call->in_type = run->in_type;
+    call->out_type = run->out_type;
     if (call->row->prepare != NULL) {
         status = call->row->prepare(call, error);
     }
@@ -935,7 +943,7 @@ static sbit_status sbit__int_call_run(sbit__int_call *run, const sbit_tensor *co
         status = call->scratch != NULL ? SBIT_OK : sbit__fail_oom(error, run->scratch_bytes);
     }
     if (status == SBIT_OK) {
-        call->out = out;
+        call->out = &out;
         status = call->row->run(call, error);
     }
     sbit__free_aligned(&run->allocator, call->scratch, run->scratch_bytes);
@@ -962,14 +970,11 @@ static sbit_status sbit__int_apply(const sbit__lowering *lower, const sbit__int_
                                    size_t n, char *kept, sbit_error *error)
 {
     const sbit_node *node = unit->nodes[n];
-    const sbit_tensor *in[SBIT__INT_OPERANDS] = {NULL};
-    const sbit_type *in_type[SBIT__INT_OPERANDS] = {NULL};
-    sbit_tensor operands[SBIT__INT_OPERANDS];
-    sbit_type types[SBIT__INT_OPERANDS], out_type;
-    float numbers[SBIT__INT_OPERANDS];
-    sbit__int_call run;
+    sbit__int_call *run = (sbit__int_call *)lower->work; /* nothing is being put together yet */
+    memset(run, 0, sizeof *run);
     for (size_t i = 0; i < node->input_count; i++) {
         const sbit_value_id id = node->inputs[i];
+        sbit_tensor *operand = &run->operands[i];
         size_t at = 0;
         if (id.idx == 0) {
             continue;
@@ -977,34 +982,30 @@ static sbit_status sbit__int_apply(const sbit__lowering *lower, const sbit__int_
         while (at < n && unit->nodes[at]->outputs[0].idx != id.idx) {
             at++;
         }
-        operands[i] = at < n ? sbit__int_results(sbit__lower_type(lower, id)->dtype,
-                                                 kept + (at + 1) * SBIT__INT_KEPT)
-                             : sbit__int_results(SBIT_F32, kept);
-        if (at == n && sbit__int_number(lower, id, &numbers[i])) {
-            operands[i].rank = 0;
-            operands[i].data = &numbers[i];
+        *operand = at < n ? sbit__int_results(sbit__lower_type(lower, id)->dtype,
+                                              kept + (at + 1) * SBIT__INT_KEPT)
+                          : sbit__int_results(SBIT_F32, kept);
+        if (at == n && sbit__int_number(lower, id, &run->numbers[i])) {
+            operand->rank = 0;
+            operand->data = &run->numbers[i];
         }
-        types[i] = sbit__type_of_tensor(&operands[i]);
-        in[i] = &operands[i];
-        in_type[i] = &types[i];
+        run->types[i] = sbit__type_of_tensor(operand);
+        run->in[i] = operand;
+        run->in_type[i] = &run->types[i];
     }
     sbit_tensor result = sbit__int_results(sbit__lower_type(lower, node->outputs[0])->dtype,
                                            kept + (n + 1) * SBIT__INT_KEPT);
-    sbit_tensor *out = &result;
-    sbit_type *out_types = &out_type;
-    out_type = sbit__type_of_tensor(&result);
-    memset(&run, 0, sizeof run);
-    run.allocator = lower->ctx->allocator;
-    run.call.ctx = lower->ctx;
-    run.call.kernels = sbit__kernels_of(SBIT_ISA_SCALAR);
-    run.call.graph = lower->graph;
-    run.call.node = node;
-    run.call.row = sbit__op_row(lower->graph, node, &run.call.opset);
-    run.call.input_count = (int32_t)node->input_count;
-    run.call.output_count = 1;
-    run.call.in_type = in_type;
-    run.call.out_type = &out_types;
-    return sbit__int_call_run(&run, in, &out, error);
+    run->type = sbit__type_of_tensor(&result);
+    run->out_type[0] = &run->type;
+    run->allocator = lower->ctx->allocator;
+    run->call.ctx = lower->ctx;
+    run->call.kernels = sbit__kernels_of(SBIT_ISA_SCALAR);
+    run->call.graph = lower->graph;
+    run->call.node = node;
+    run->call.row = sbit__op_row(lower->graph, node, &run->call.opset);
+    run->call.input_count = (int32_t)node->input_count;
+    run->call.output_count = 1;
+    return sbit__int_call_run(run, &result, error);
 }
 
 /* Table from bytes of x to bytes of q, with the unit between them. */
