@@ -668,13 +668,16 @@ SPARSEBIT_API int64_t sbit_graph_node_macs(const sbit_graph *graph, sbit_node_id
 /* ---- end src/infer/infer_api.h ---- */
 
 /* ---- begin src/exec/exec_api.h ---- */
-/* exec_api.h: the one executor: a session is a plan for a graph plus its memory. >>exec
+/* exec_api.h: the one executor: a program is what a graph is run as, a session a plan for it plus
+ * memory. >>exec
  *
- * Called by: users, calibration, verification, training's forward pass. Calls: infer, ops.
- * A session borrows the graph, which must not be edited while the session lives. It plans once per
- * combination of input shapes: types, kernels and packed weights (row->prepare), fusion of
- * epilogues, and offsets in one block of memory that values share when their lives do not overlap.
- * One thread at a time per session; several sessions of one graph may run at once.
+ * Called by: users, calibration, verification, training. Calls: infer, ops.
+ * A program is made once: a clone of the graph in which operators are fused (lowered), with packed
+ * weights (row->pack). It borrows the constants of the graph, which must not be edited while
+ * program and sessions live. A session plans when it is given inputs of new shapes, not while it
+ * runs: types, kernels (row->prepare), and offsets in one block of memory that values share when
+ * their lives do not overlap. One thread at a time per session; several sessions of one program or
+ * graph may run at once.
  */
 
 /* A program is what a session runs: the graph cut to what is asked for and lowered, its constants
@@ -696,15 +699,15 @@ typedef struct sbit_session_state {
     sbit_value_id output, input;
 } sbit_session_state;
 
-/* {0} is valid. Of a program, all but tap_fn, tap_user, profile and max_bytes counts (taps only if
- * tap_fn is set); of its sessions, only these four. */
+/* {0} is valid. Of a program, all but tap_fn, tap_user, profile, max_bytes and dynamic_bytes counts
+ * (taps only if tap_fn is set); of its sessions, only these five. */
 typedef struct sbit_session_desc {
-    sbit_tap_fn tap_fn;         /* NULL: none */
+    sbit_tap_fn tap_fn; /* NULL: none; taps without it are INVALID_ARGUMENT */
     void *tap_user;
-    const sbit_value_id *taps;  /* of the root graph; kept from being fused away */
+    const sbit_value_id *taps; /* of the root graph; kept from being fused away */
     size_t tap_count;
-    bool tap_all;               /* every value of the root graph; turns fusion off */
-    bool tap_bodies;            /* every value of every body, in each run of it; likewise there */
+    bool tap_all;                 /* every value of the root graph; turns fusion off */
+    bool tap_bodies;              /* every value of every body, in each run of it; likewise there */
     const sbit_value_id *outputs; /* NULL: the graph's outputs; only what they need is run */
     size_t output_count;
     /* Values that the caller feeds, in this order: inner ones (what only they need is not run) and
@@ -715,13 +718,14 @@ typedef struct sbit_session_desc {
      * graph, else as zeros, if the declared shape is fixed; else it has to be set. */
     const sbit_session_state *states;
     size_t state_count;
-    bool keep_values;           /* nothing shares memory, nothing is fused: see
-                                   sbit_session_value */
-    bool disable_fusion;        /* no lowering: every operator by itself, as ONNX defines it */
-    bool disable_integers;      /* what lies between DequantizeLinear and QuantizeLinear is
-                                   computed in float32: a simulation */
-    bool profile;               /* measure each node */
-    size_t max_bytes;           /* 0: no limit on the session's memory: total_bytes below */
+    bool keep_values;      /* nothing shares memory, nothing is fused: see
+                              sbit_session_value */
+    bool disable_fusion;   /* no lowering: every operator by itself, as ONNX defines it */
+    bool disable_integers; /* what lies between DequantizeLinear and QuantizeLinear is
+                              computed in float32: a simulation */
+    bool profile;          /* measure each node */
+    size_t max_bytes;      /* 0: no limit on the session's memory: total_bytes below */
+    size_t dynamic_bytes;  /* 0: no limit on the part of it that is found while running */
 } sbit_session_desc;
 
 /* Errors: UNSUPPORTED, naming every node that has no row (all at once), and those of infer and
@@ -736,8 +740,8 @@ SPARSEBIT_API sbit_status sbit_program_create(sbit_graph *graph, const sbit_sess
                                               sbit_program **out, sbit_error *error);
 SPARSEBIT_API void sbit_program_destroy(sbit_program *program); /* after its sessions */
 SPARSEBIT_API sbit_status sbit_session_create_for(const sbit_program *program,
-                                                  const sbit_session_desc *desc,
-                                                  sbit_session **out, sbit_error *error);
+                                                  const sbit_session_desc *desc, sbit_session **out,
+                                                  sbit_error *error);
 
 /* Inputs the caller must feed: desc.inputs, declared inputs without a default value. */
 SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session);
@@ -759,7 +763,8 @@ SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const ch
 SPARSEBIT_API sbit_status sbit_session_set_input_at(sbit_session *session, size_t index,
                                                     const sbit_tensor *tensor, sbit_error *error);
 
-/* Plans for the inputs set so far without running; sbit_session_run does it by itself. */
+/* Plans for the inputs set so far without running; sbit_session_run does it by itself. Inputs of a
+ * fixed shape need not be set. */
 SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error);
 /* What the current plan takes. All zero before the first plan. */
 typedef struct sbit_session_memory {
@@ -767,11 +772,13 @@ typedef struct sbit_session_memory {
     size_t unshared_bytes;   /* the values without reuse */
     size_t scratch_bytes;    /* the largest of one node; in the block, if shapes are known */
     size_t state_bytes;      /* parameter blocks, values known for the shapes at hand, states */
-    size_t dynamic_bytes;    /* values whose shape depends on data, high-water mark so far */
+    size_t dynamic_bytes;    /* what runs took for values whose shape depends on data, and for
+                                bodies that could not be planned; the largest sum so far */
     size_t packed_bytes;     /* of the program: packed weights and values made of constants */
     size_t total_bytes;      /* all that the session takes of its allocator, the largest sum so far,
-                                its own objects included; not the program's. Without dynamic values
-                                a run takes no more, and max_bytes of exactly this suffices */
+                                its own objects and dynamic_bytes included; not the program's. A
+                                run without dynamic nodes takes no more than is told before it, and
+                                max_bytes of exactly this suffices */
 } sbit_session_memory;
 SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out);
 
@@ -789,13 +796,14 @@ SPARSEBIT_API const sbit_value *sbit_session_value(const sbit_session *session, 
  * there are. With desc.profile, nanoseconds and runs are counted since creation; a node whose
  * outputs are known when the session plans (made of constants or of shapes) has no runs. */
 typedef struct sbit_node_profile {
-    sbit_node_id node;        /* of the caller's graph */
+    sbit_node_id node; /* of the caller's graph */
     uint64_t nanoseconds, runs;
     sbit_node_id fused_into;  /* the node of the caller's graph that its time is counted at; none:
                                  it is counted here */
     const sbit_node *lowered; /* what does its work: a node of the session's own graph, borrowed
                                  from it; internal operators have domain "sbit" */
     bool on_integers;         /* it works on 8-bit integers; known once the session has planned */
+    bool is_dynamic;          /* the memory of its outputs is found while running; likewise */
     const char *reason;       /* why it was left as it is, where something better exists; or NULL */
 } sbit_node_profile;
 SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node_profile *nodes,
@@ -2285,8 +2293,9 @@ typedef struct sbit_profile_row {
     uint32_t flags;                                /* SBIT_PROFILE_* */
     sbit_qscheme activation_scheme, weight_scheme; /* without YAML */
     int32_t max_bits;                              /* of activations and weights; 0: 16 */
-    const char *const *inputs; /* whose activation inputs are quantized; NULL: as the facts of the
-                                  operators' rows say (SBIT_QUANT_INPUTS) */
+    const char *const *inputs; /* whose activation inputs are quantized; NULL: of all operators that
+                                  the facts of their rows (SBIT_QUANT_INPUTS) name. With CLASSIC the
+                                  list alone counts */
     const char *const *sums;   /* elementwise sums: QADD, residual branches, EXPORT.SHARE_SCALE */
     const char *const *clamps; /* fold into the output range of the operator before */
     const sbit_profile_chain *chains; /* see SCHEDULE.DISABLE_UNNECESSARY_QUANT */
@@ -51697,8 +51706,8 @@ SBIT__FN sbit_node_id sbit__lowered_origin(const sbit__lowered *lowered, sbit_no
  * A program is what is run, with all that its constants make; sessions only read it. What outlives
  * a plan in a session: the order of nodes, blocks of values whose shape depends on data, sessions
  * of bodies. What a plan holds (types, places, steps, parameter blocks) is made anew when input
- * shapes change. Arrays "by value" and "by node" are indexed by the ids' idx; those of sessions hold
- * no more than pointers: constants are the program's, and what nothing needs has no memory.
+ * shapes change. Arrays "by value" and "by node" are indexed by the ids' idx; those of sessions
+ * hold no more than pointers: constants are the program's, and what nothing needs has no memory.
  */
 #ifndef SBIT_EXEC_PRIVATE_H
 #define SBIT_EXEC_PRIVATE_H
@@ -51739,7 +51748,7 @@ typedef struct sbit__exec_block {
 typedef struct sbit__dynamic {
     void *main;
     size_t main_bytes;
-    bool constant; /* main counts as state */
+    bool constant; /* main is made when the session plans, and counts as state */
     sbit__exec_block *items;
 } sbit__dynamic;
 
@@ -51760,7 +51769,8 @@ typedef struct sbit__exec_value {
 
 /* A parameter block; the data follow, aligned for any number. */
 typedef struct sbit__params {
-    size_t bytes, unused; /* of the data */
+    size_t bytes; /* of the data */
+    size_t late;  /* made while running: dynamic */
 } sbit__params;
 
 /* A result of run_body, in the node that called it. */
@@ -51776,6 +51786,7 @@ typedef struct sbit__exec_body {
     struct sbit__exec_body *next;
     const sbit_graph *graph;
     sbit_session *session;
+    bool late; /* made while running: dynamic */
 } sbit__exec_body;
 
 /* Types of inputs and outputs at the last prepare while running. */
@@ -51858,7 +51869,7 @@ struct sbit_program {
     sbit__lowered *graphs; /* by index in the family */
     size_t graph_count;
     sbit__made *made; /* likewise, with the bodies that expanding made */
-    bool *kept; /* by value of the root: looked at from outside */
+    bool *kept;       /* by value of the root: looked at from outside */
     uint32_t kept_limit;
     sbit_session_desc desc;   /* for its sessions; its arrays are the program's */
     bool all_inputs;          /* every declared input is one of the sessions' */
@@ -51886,8 +51897,9 @@ typedef struct sbit__meter {
 
 struct sbit_session {
     sbit_ctx *ctx;
-    sbit_allocator allocator; /* of all that the session owns: the root's meter */
-    sbit__meter meter;        /* of the root */
+    sbit_allocator allocator; /* of what is planned: the root's meter */
+    sbit_allocator dynamic;   /* of what is found while running: passes through `allocator` */
+    sbit__meter meter, dynamic_meter; /* of the root */
     const sbit_program *program;
     sbit_program *owned;      /* `program`, if nobody else has it; else NULL */
     const sbit_graph *graph;  /* what is run: the program's, or a body of it */
@@ -51907,7 +51919,7 @@ struct sbit_session {
     sbit__exec_node *nodes;    /* that are needed, in order */
     size_t node_count;
     uint32_t *node_at; /* by node: where it is in `nodes`, plus 1; 0: nothing needs it */
-    sbit_op_call call;      /* of the step that runs */
+    sbit_op_call call; /* of the step that runs */
     sbit__call_arrays arrays;
     sbit__packing *packing; /* NULL: nothing is packed now */
     sbit_value_id *inputs, *outputs, *captures;
@@ -51927,7 +51939,7 @@ struct sbit_session {
     size_t step_count;
     void *block, *scratch;
     size_t block_bytes, scratch_bytes, unshared_bytes;
-    size_t state_bytes, dynamic_bytes, dynamic_peak;
+    size_t state_bytes;
     sbit__exec_block *text; /* of string outputs, until the next run */
 };
 
@@ -51941,9 +51953,10 @@ SBIT__FN void sbit__meter_init(sbit__meter *meter, const sbit_allocator *base, s
 /* Out of memory because of the limit is LIMIT. */
 SBIT__FN sbit_status sbit__meter_explain(const sbit_session *session, sbit_status status,
                                          sbit_error *error);
-SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
-                               size_t *counter); /* not zeroed; NULL: out of memory */
-SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list, size_t *counter);
+/* Blocks are not zeroed; NULL: out of memory. */
+SBIT__FN sbit__exec_block *sbit__block_make(const sbit_allocator *allocator, size_t bytes);
+SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes);
+SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list);
 SBIT__FN void *sbit__block_data(sbit__exec_block *block);
 /* Elements of a static type; INT64_MAX: too many. */
 SBIT__FN int64_t sbit__type_elements(const sbit_type *type);
@@ -51967,6 +51980,12 @@ SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type 
 /* Whether the memory of a value is the session's, so that it outlives the run. */
 SBIT__FN bool sbit__exec_owns(const sbit_session *session, uint32_t idx);
 
+/* The type that a value is fed with from now on. */
+SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
+                                            const sbit_type *type, sbit_error *error);
+SBIT__FN void sbit__body_result_free(sbit_session *session, sbit__body_result *result);
+SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node);
+
 /* >>steps (step.c, run.c) */
 /* What all calls of a session's rows have, and room for the inputs and outputs of one. */
 SBIT__FN sbit_status sbit__session_make_call(sbit_session *session, size_t ins, size_t outs,
@@ -51988,23 +52007,16 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error);
 /* >>program (program.c) */
 SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
                                         sbit_program **out, sbit_error *error);
-/* Computes and packs constants, if that is not done yet: before the first plan. */
-SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error);
 /* What lowering says of a graph of the program; NULL: it was made while expanding operators. */
 SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
                                                     const sbit_graph *graph);
-SBIT__FN const sbit__made *sbit__program_made(const sbit_program *program,
-                                              const sbit_graph *graph);
+SBIT__FN const sbit__made *sbit__program_made(const sbit_program *program, const sbit_graph *graph);
 /* The constant of a value, once constants are folded; NULL: it is none. */
 SBIT__FN sbit__exec_value *sbit__program_constant(const sbit_program *program,
                                                   const sbit_graph *graph, uint32_t idx);
 /* Takes over the memory. */
 SBIT__FN sbit_status sbit__program_take(sbit_program *program, sbit__dynamic *dynamic,
                                         sbit_error *error);
-/* >>constants (constants.c) */
-SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_graph *graph,
-                                           sbit__made *made, sbit_error *error);
-
 /* >>plan (plan.c, memory.c) */
 SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error);
 SBIT__FN void sbit__plan_drop(sbit_session *session);
@@ -52016,28 +52028,28 @@ SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
 
 /* >>states (states.c) */
 SBIT__FN sbit__exec_state *sbit__state_find(const sbit_session *s, sbit_value_id input);
+SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id); /* is fed */
 /* The state becomes a copy of `tensor`; zeros, if that has no data. */
 SBIT__FN sbit_status sbit__state_set(sbit_session *s, sbit__exec_state *state,
                                      const sbit_tensor *tensor, sbit_error *error);
 /* What states are before anybody sets them. */
 SBIT__FN sbit_status sbit__state_begin_all(sbit_session *s, sbit_error *error);
+/* Memory for what has to be put aside on the way. */
+SBIT__FN sbit_status sbit__state_reserve_all(sbit_session *s, sbit_error *error);
 /* After a run: outputs go into the inputs that they are carried to. */
 SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error);
 
-/* >>sessions (session.c, body.c) */
-/* The type that a value is fed with from now on. */
-SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
-                                            const sbit_type *type, sbit_error *error);
-SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id); /* is fed */
+/* >>sessions (session.c, body.c, constants.c) */
 SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_graph *graph,
                                         const sbit_session_desc *desc, sbit_session *parent,
-                                        sbit__exec_node *parent_node, sbit_session **out,
+                                        sbit__exec_node *parent_node, bool late, sbit_session **out,
                                         sbit_error *error);
+/* Computes and packs constants, if that is not done yet: before the first plan. */
+SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error);
 SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_graph *body,
                                          const sbit_value *const *inputs, size_t input_count,
                                          sbit_value *outputs, size_t output_count,
                                          sbit_error *error);
-SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node);
 
 #ifdef __cplusplus
 }
@@ -54554,6 +54566,317 @@ SBIT__FN const sbit__lower_entry *sbit__lower_entries_float(size_t *count)
 }
 /* ---- end src/exec/lower_float.c ---- */
 
+/* ---- begin src/exec/program.c ---- */
+/* program.c: what a session runs: a private clone of the caller's graph, cut to what is asked for
+ * and lowered. >>program
+ *
+ * Called by: session, plan, constants, face. Calls: lower, graph, infer.
+ * Ids are the caller's; constants are borrowed, so the caller's graph has to outlive the program.
+ */
+
+/* >>cutting */
+
+static bool sbit__program_is_live(const sbit_graph *graph, sbit_value_id id)
+{
+    return id.idx > 0 && id.idx < sbit_graph_value_limit(graph) &&
+           sbit_graph_value_alive(graph, id);
+}
+
+static sbit_status sbit__program_check_ids(const sbit_graph *graph, const char *what,
+                                           const sbit_value_id *ids, size_t count,
+                                           sbit_error *error)
+{
+    for (size_t i = 0; ids != NULL && i < count; i++) {
+        if (!sbit__program_is_live(graph, ids[i])) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                              "%s %lu of the session is no value of the graph", what,
+                              (unsigned long)i);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__program_check_desc(const sbit_graph *graph, const sbit_session_desc *desc,
+                                            sbit_error *error)
+{
+    if (desc->tap_fn == NULL && (desc->tap_count > 0 || desc->tap_all || desc->tap_bodies)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "the session is to be tapped, but there is no tap_fn");
+    }
+    SBIT__TRY(sbit__program_check_ids(graph, "output", desc->outputs, desc->output_count, error));
+    SBIT__TRY(sbit__program_check_ids(graph, "input", desc->inputs, desc->input_count, error));
+    SBIT__TRY(sbit__program_check_ids(graph, "tap", desc->taps, desc->tap_count, error));
+    for (size_t i = 0; i < desc->state_count; i++) {
+        SBIT__TRY(sbit__program_check_ids(graph, "state", &desc->states[i].output, 1, error));
+        SBIT__TRY(sbit__program_check_ids(graph, "state", &desc->states[i].input, 1, error));
+    }
+    return SBIT_OK;
+}
+
+/* A value that is fed is an input: whoever computes it gives that to nobody. */
+static sbit_status sbit__program_cut(sbit_graph *graph, sbit_value_id id, sbit_error *error)
+{
+    const sbit_value_info *info = sbit_graph_value(graph, id);
+    if (info->is_constant || info->has_default) {
+        sbit__graph_drop_constant(graph, id);
+    }
+    if (info->producer.idx != 0) {
+        const sbit_node_id producer = info->producer;
+        const uint32_t index = info->producer_output;
+        sbit_type type = info->type;
+        sbit_value_id nobody;
+        SBIT__TRY(sbit_graph_add_value(graph, info->name, &type, &nobody, error));
+        SBIT__TRY(sbit_graph_set_node_output(graph, producer, index, nobody, error));
+        type.rank = -1; /* declared shapes of inner values are hints */
+        sbit_graph_set_type(graph, id, &type);
+    }
+    return sbit_graph_set_input(graph, id, true, error);
+}
+
+static bool sbit__program_needs(const sbit_program *program, const sbit_node *node)
+{
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        if (idx != 0 && (sbit_graph_value(program->graph, node->outputs[i])->use_count > 0 ||
+                         (idx < program->kept_limit && program->kept[idx]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Drops the nodes that no result needs, from the last to the first. */
+static sbit_status sbit__program_drop(sbit_program *program, sbit_error *error)
+{
+    const sbit_allocator *a = &program->ctx->allocator;
+    const uint32_t limit = sbit_graph_node_limit(program->graph);
+    sbit_node_id *ids = (sbit_node_id *)sbit__calloc(a, limit, sizeof *ids);
+    size_t count = 0;
+    if (ids == NULL) {
+        return sbit__fail_oom(error, limit * sizeof *ids);
+    }
+    for (sbit_node_id id = sbit_graph_first(program->graph); id.idx != 0;
+         id = sbit_graph_next(program->graph, id)) {
+        ids[count++] = id;
+    }
+    while (count-- > 0) {
+        if (!sbit__program_needs(program, sbit_graph_node(program->graph, ids[count]))) {
+            sbit_graph_erase_node(program->graph, ids[count]);
+        }
+    }
+    sbit__free(a, ids, limit * sizeof *ids);
+    return SBIT_OK;
+}
+
+/* The clone's inputs, outputs and nodes as the desc asks; `kept` as well. */
+static sbit_status sbit__program_shape(sbit_program *program, const sbit_session_desc *desc,
+                                       sbit_error *error)
+{
+    program->kept_limit = sbit_graph_value_limit(program->graph);
+    program->kept = (bool *)sbit__arena_array(&program->arena, program->kept_limit, sizeof(bool));
+    if (program->kept == NULL) {
+        return sbit__fail_oom(error, program->kept_limit);
+    }
+    for (uint32_t idx = 0; desc->tap_fn != NULL && idx < program->kept_limit; idx++) {
+        program->kept[idx] = desc->tap_all;
+    }
+    for (size_t i = 0; desc->tap_fn != NULL && i < desc->tap_count; i++) {
+        program->kept[desc->taps[i].idx] = true;
+    }
+    for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
+        SBIT__TRY(sbit__program_cut(program->graph, desc->inputs[i], error));
+    }
+    for (size_t i = 0; i < desc->state_count; i++) {
+        SBIT__TRY(sbit__program_cut(program->graph, desc->states[i].input, error));
+        program->kept[desc->states[i].output.idx] = true;
+    }
+    if (desc->outputs != NULL) {
+        SBIT__TRY(
+            sbit__graph_set_outputs(program->graph, desc->outputs, desc->output_count, error));
+    }
+    return sbit__program_drop(program, error);
+}
+
+/* >>making */
+
+static sbit_status sbit__program_lower(sbit_program *program, const sbit_session_desc *desc,
+                                       sbit_error *error)
+{
+    const bool tapped = desc->tap_fn != NULL;
+    const bool lower = !desc->disable_fusion && !desc->keep_values && !(desc->tap_all && tapped);
+    for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
+         graph = graph->next_graph) {
+        const bool root = graph == program->graph;
+        sbit__lowered *result = &program->graphs[graph->index];
+        if (graph->index >= program->graph_count || !graph->alive) {
+            continue;
+        }
+        if (lower && (root || !(desc->tap_bodies && tapped))) {
+            SBIT__TRY(sbit__lower_graph(graph, root ? program->kept : NULL,
+                                        root ? program->kept_limit : 0, !desc->disable_integers,
+                                        result, &program->arena, error));
+        }
+        SBIT__TRY(sbit__lower_finish(graph, result, &program->arena, error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *source,
+                                      const sbit_session_desc *desc, sbit_error *error)
+{
+    SBIT__TRY(sbit__program_check_desc(source, desc, error));
+    program->graph_count = source->family->graph_count;
+    program->graphs = (sbit__lowered *)sbit__arena_array(&program->arena, program->graph_count,
+                                                         sizeof(sbit__lowered));
+    if (program->graphs == NULL) {
+        return sbit__fail_oom(error, program->graph_count * sizeof(sbit__lowered));
+    }
+    for (const sbit_graph *graph = source->family->graphs; graph != NULL;
+         graph = graph->next_graph) {
+        program->graphs[graph->index].source = graph;
+    }
+    SBIT__TRY(sbit__graph_clone_borrowing(source, &program->graph, error));
+    SBIT__TRY(sbit__program_shape(program, desc, error));
+    for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
+         graph = graph->next_graph) {
+        if (graph->index < program->graph_count && graph->alive) {
+            SBIT__TRY(
+                sbit__lower_expand(graph, &program->graphs[graph->index], &program->arena, error));
+        }
+    }
+    SBIT__TRY(sbit__unsupported_fail(program->graph, error));
+    SBIT__TRY(sbit__program_lower(program, desc, error));
+    program->made = (sbit__made *)sbit__arena_array(
+        &program->arena, program->graph->family->graph_count, sizeof(sbit__made));
+    return program->made != NULL ? SBIT_OK : sbit__fail_oom(error, sizeof(sbit__made));
+}
+
+/* Lists of the desc are copied: sessions may be made later. */
+static sbit_status sbit__program_copy(sbit_program *program, const void *from, size_t count,
+                                      size_t bytes_each, const void **out, sbit_error *error)
+{
+    void *copy = NULL;
+    if (*out == NULL) {
+        return SBIT_OK;
+    }
+    copy = sbit__arena_array(&program->arena, count + 1, bytes_each);
+    if (copy == NULL) {
+        return sbit__fail_oom(error, count * bytes_each);
+    }
+    memcpy(copy, from, count * bytes_each);
+    *out = copy;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__program_keep_desc(sbit_program *program, const sbit_session_desc *desc,
+                                           sbit_error *error)
+{
+    const void *taps = desc->taps, *inputs = desc->inputs, *states = desc->states;
+    program->desc = *desc;
+    program->desc.outputs = NULL; /* they are the clone's */
+    program->desc.output_count = 0;
+    SBIT__TRY(
+        sbit__program_copy(program, desc->taps, desc->tap_count, sizeof *desc->taps, &taps, error));
+    SBIT__TRY(sbit__program_copy(program, desc->inputs, desc->input_count, sizeof *desc->inputs,
+                                 &inputs, error));
+    SBIT__TRY(sbit__program_copy(program, desc->states, desc->state_count, sizeof *desc->states,
+                                 &states, error));
+    program->desc.taps = (const sbit_value_id *)taps;
+    program->desc.inputs = (const sbit_value_id *)inputs;
+    program->desc.states = (const sbit_session_state *)states;
+    program->all_inputs = desc->outputs == NULL && desc->inputs == NULL;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
+                                        sbit_program **out, sbit_error *error)
+{
+    sbit_ctx *ctx = sbit_graph_ctx(source);
+    sbit_session_desc defaults;
+    sbit_program *program = NULL;
+    sbit_status status = SBIT_OK;
+    if (sbit_graph_parent(source) != NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, sbit_graph_name(source),
+                          "the body of a node cannot be run by itself");
+    }
+    program = (sbit_program *)sbit__calloc(&ctx->allocator, 1, sizeof *program);
+    if (program == NULL) {
+        return sbit__fail_oom(error, sizeof *program);
+    }
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc != NULL ? desc : &defaults;
+    program->ctx = ctx;
+    sbit__arena_init(&program->arena, &ctx->allocator);
+    status = sbit__program_keep_desc(program, desc, error);
+    if (status == SBIT_OK) {
+        status = sbit__program_fill(program, source, desc, error);
+    }
+    if (status != SBIT_OK) {
+        sbit_program_destroy(program);
+        return status;
+    }
+    *out = program;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_program_destroy(sbit_program *program)
+{
+    if (program == NULL) {
+        return;
+    }
+    const sbit_allocator *a = &program->ctx->allocator;
+    while (program->blocks != NULL) {
+        sbit__exec_block *block = program->blocks;
+        program->blocks = block->next;
+        sbit__free_aligned(a, block, block->bytes + SBIT__EXEC_ALIGN);
+    }
+    for (sbit__taken *taken = program->taken; taken != NULL; taken = taken->next) {
+        sbit__free_aligned(a, taken->data, taken->bytes);
+    }
+    sbit_graph_destroy(program->graph);
+    sbit__arena_deinit(&program->arena);
+    sbit__free(a, program, sizeof *program);
+}
+
+SBIT__FN sbit_status sbit__program_take(sbit_program *program, sbit__dynamic *dynamic,
+                                        sbit_error *error)
+{
+    sbit__taken *taken = NULL;
+    if (dynamic->main == NULL) {
+        return SBIT_OK;
+    }
+    taken = (sbit__taken *)sbit__arena_alloc(&program->arena, sizeof *taken);
+    if (taken == NULL) {
+        return sbit__fail_oom(error, sizeof *taken);
+    }
+    taken->data = dynamic->main;
+    taken->bytes = dynamic->main_bytes;
+    taken->next = program->taken;
+    program->taken = taken;
+    program->packed_bytes += taken->bytes;
+    dynamic->main = NULL;
+    dynamic->main_bytes = 0;
+    return SBIT_OK;
+}
+
+SBIT__FN const sbit__made *sbit__program_made(const sbit_program *program, const sbit_graph *graph)
+{
+    return &program->made[graph->index];
+}
+
+SBIT__FN sbit__exec_value *sbit__program_constant(const sbit_program *program,
+                                                  const sbit_graph *graph, uint32_t idx)
+{
+    return program->made[graph->index].values[idx];
+}
+
+SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
+                                                    const sbit_graph *graph)
+{
+    return graph->index < program->graph_count ? &program->graphs[graph->index] : NULL;
+}
+/* ---- end src/exec/program.c ---- */
+
 /* ---- begin src/exec/storage.c ---- */
 /* storage.c: the memory of values: blocks, values whose shape depends on data, copies. >>storage
  *
@@ -54625,7 +54948,8 @@ SBIT__FN void sbit__meter_init(sbit__meter *meter, const sbit_allocator *base, s
 SBIT__FN sbit_status sbit__meter_explain(const sbit_session *session, sbit_status status,
                                          sbit_error *error)
 {
-    const sbit__meter *meter = (const sbit__meter *)session->allocator.user;
+    const sbit__meter *dynamic = (const sbit__meter *)session->dynamic.user;
+    const sbit__meter *meter = dynamic->refused ? dynamic : (const sbit__meter *)dynamic->base.user;
     char said[sizeof(((sbit_error *)0)->message)] = "out of memory";
     if (status != SBIT_ERR_OUT_OF_MEMORY || !meter->refused) {
         return status;
@@ -54634,40 +54958,44 @@ SBIT__FN sbit_status sbit__meter_explain(const sbit_session *session, sbit_statu
         memcpy(said, error->message, sizeof said);
     }
     return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
-                      "%.300s: the session may take %lu bytes of memory", said,
-                      (unsigned long)meter->limit);
+                      "%.300s: the session may take %lu bytes of memory%s", said,
+                      (unsigned long)meter->limit,
+                      meter == dynamic ? " for what depends on data (dynamic_bytes)" : "");
 }
 
 /* >>blocks */
 
-SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
-                               size_t *counter)
+SBIT__FN sbit__exec_block *sbit__block_make(const sbit_allocator *allocator, size_t bytes)
 {
     size_t total = 0;
     sbit__exec_block *block = NULL;
     if (sbit__add_size(bytes, SBIT__EXEC_ALIGN, &total)) {
-        block = (sbit__exec_block *)sbit__alloc_aligned(&session->allocator, total);
+        block = (sbit__exec_block *)sbit__alloc_aligned(allocator, total);
     }
+    if (block != NULL) {
+        block->next = NULL;
+        block->bytes = bytes;
+    }
+    return block;
+}
+
+SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes)
+{
+    sbit__exec_block *block = sbit__block_make(&session->dynamic, bytes);
     if (block == NULL) {
         return NULL;
     }
     block->next = *list;
-    block->bytes = bytes;
     *list = block;
-    *counter += bytes;
-    if (session->dynamic_bytes > session->dynamic_peak) {
-        session->dynamic_peak = session->dynamic_bytes;
-    }
-    return (char *)block + SBIT__EXEC_ALIGN;
+    return sbit__block_data(block);
 }
 
-SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list, size_t *counter)
+SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list)
 {
     while (*list != NULL) {
         sbit__exec_block *block = *list;
         *list = block->next;
-        *counter -= block->bytes;
-        sbit__free_aligned(&session->allocator, block, block->bytes + SBIT__EXEC_ALIGN);
+        sbit__free_aligned(&session->dynamic, block, block->bytes + SBIT__EXEC_ALIGN);
     }
 }
 
@@ -54679,23 +55007,29 @@ SBIT__FN bool sbit__exec_bytes(sbit_dtype dtype, int64_t count, size_t *bytes)
     return sbit_dtype_bytes((int32_t)dtype, count, bytes);
 }
 
-static size_t *sbit__dynamic_counter(sbit_session *session, const sbit__dynamic *dynamic)
+/* Memory of a value that is known when the session plans is planned memory. */
+static void sbit__dynamic_free_main(sbit_session *session, sbit__dynamic *dynamic)
 {
-    return dynamic->constant ? &session->state_bytes : &session->dynamic_bytes;
+    sbit__free_aligned(dynamic->constant ? &session->allocator : &session->dynamic, dynamic->main,
+                       dynamic->main_bytes);
+    session->state_bytes -= dynamic->constant ? dynamic->main_bytes : 0;
+    dynamic->main = NULL;
+    dynamic->main_bytes = 0;
 }
 
 SBIT__FN void sbit__dynamic_set_constant(sbit_session *session, sbit__dynamic *dynamic,
                                          bool constant)
 {
-    *sbit__dynamic_counter(session, dynamic) -= dynamic->main_bytes;
+    if (dynamic->constant != constant) {
+        sbit__dynamic_free_main(session, dynamic);
+    }
     dynamic->constant = constant;
-    *sbit__dynamic_counter(session, dynamic) += dynamic->main_bytes;
 }
 
 static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *dynamic,
                                          size_t bytes, sbit_error *error)
 {
-    const sbit_allocator *a = &session->allocator;
+    const sbit_allocator *a = dynamic->constant ? &session->allocator : &session->dynamic;
     void *data = NULL;
     if (bytes <= dynamic->main_bytes) {
         return SBIT_OK;
@@ -54704,11 +55038,8 @@ static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *d
     if (data == NULL) {
         return sbit__fail_oom(error, bytes);
     }
-    sbit__free_aligned(a, dynamic->main, dynamic->main_bytes);
-    *sbit__dynamic_counter(session, dynamic) += bytes - dynamic->main_bytes;
-    if (session->dynamic_bytes > session->dynamic_peak) {
-        session->dynamic_peak = session->dynamic_bytes;
-    }
+    sbit__dynamic_free_main(session, dynamic);
+    session->state_bytes += dynamic->constant ? bytes : 0;
     dynamic->main = data;
     dynamic->main_bytes = bytes;
     return SBIT_OK;
@@ -54716,11 +55047,8 @@ static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *d
 
 SBIT__FN void sbit__dynamic_free(sbit_session *session, sbit__dynamic *dynamic)
 {
-    sbit__block_free_all(session, &dynamic->items, &session->dynamic_bytes);
-    sbit__free_aligned(&session->allocator, dynamic->main, dynamic->main_bytes);
-    *sbit__dynamic_counter(session, dynamic) -= dynamic->main_bytes;
-    dynamic->main = NULL;
-    dynamic->main_bytes = 0;
+    sbit__block_free_all(session, &dynamic->items);
+    sbit__dynamic_free_main(session, dynamic);
 }
 
 SBIT__FN sbit_status sbit__exec_shape(sbit_dtype dtype, int32_t rank, const int64_t *dims,
@@ -54772,7 +55100,7 @@ static sbit_status sbit__text_copy(sbit_session *session, sbit__exec_block **lis
     for (int64_t i = 0; i < count; i++) {
         bytes += from[i].size + 1;
     }
-    text = (char *)sbit__block_add(session, list, bytes, &session->dynamic_bytes);
+    text = (char *)sbit__block_add(session, list, bytes);
     if (text == NULL) {
         return sbit__fail_oom(error, bytes);
     }
@@ -54795,7 +55123,7 @@ static sbit_status sbit__tensor_copy_to(sbit_session *session, sbit__exec_block 
     sbit_tensor copy;
     size_t bytes = 0;
     SBIT__TRY(sbit__exec_shape(tensor->dtype, tensor->rank, tensor->dims, &copy, &bytes, error));
-    copy.data = sbit__block_add(session, list, bytes, &session->dynamic_bytes);
+    copy.data = sbit__block_add(session, list, bytes);
     if (copy.data == NULL) {
         return sbit__fail_oom(error, bytes);
     }
@@ -54828,7 +55156,7 @@ SBIT__FN sbit_status sbit__value_copy(sbit_session *session, sbit__exec_block **
     if (!sbit__mul_size((size_t)value->item_count, sizeof(sbit_value), &bytes)) {
         return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "a sequence is too long");
     }
-    copy.items = (sbit_value *)sbit__block_add(session, list, bytes, &session->dynamic_bytes);
+    copy.items = (sbit_value *)sbit__block_add(session, list, bytes);
     if (copy.items == NULL) {
         return sbit__fail_oom(error, bytes);
     }
@@ -54912,6 +55240,37 @@ SBIT__FN void sbit__tensor_of_type(const sbit_type *type, sbit_tensor *out)
         out->dims[d] = type->dims[d].value;
     }
 }
+
+SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
+                                            const sbit_type *type, sbit_error *error)
+{
+    if (value->fed_type == NULL) {
+        value->fed_type = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *type);
+    }
+    if (value->fed_type == NULL) {
+        return sbit__meter_explain(s, sbit__fail_oom(error, sizeof *type), error);
+    }
+    *value->fed_type = *type;
+    value->fed = true;
+    return SBIT_OK;
+}
+
+/* >>results of bodies */
+
+SBIT__FN void sbit__body_result_free(sbit_session *session, sbit__body_result *result)
+{
+    sbit__block_free_all(session, &result->blocks);
+    sbit__free(&session->dynamic, result, sizeof *result);
+}
+
+SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node)
+{
+    while (node->results != NULL) {
+        sbit__body_result *result = node->results;
+        node->results = result->next;
+        sbit__body_result_free(session, result);
+    }
+}
 /* ---- end src/exec/storage.c ---- */
 
 /* ---- begin src/exec/step.c ---- */
@@ -54929,14 +55288,12 @@ SBIT__FN void sbit__tensor_of_type(const sbit_type *type, sbit_tensor *out)
 static void *sbit__call_alloc_packed(const sbit_op_call *call, size_t bytes)
 {
     sbit_session *session = ((sbit__step *)call->session)->session;
-    size_t counted = 0;
-    void *data = session->packing != NULL && session->packing->block == NULL
-                     ? sbit__block_add(session, &session->packing->block, bytes, &counted)
-                     : NULL;
-    if (data != NULL) {
-        memset(data, 0, bytes);
+    sbit__packing *packing = session->packing;
+    if (packing == NULL || packing->block != NULL) {
+        return NULL;
     }
-    return data;
+    packing->block = sbit__block_make(&session->allocator, bytes);
+    return packing->block != NULL ? memset(sbit__block_data(packing->block), 0, bytes) : NULL;
 }
 
 static void *sbit__params_data(sbit__params *params)
@@ -54950,18 +55307,21 @@ static void *sbit__call_alloc_params(const sbit_op_call *call, size_t bytes)
     sbit__step *step = (sbit__step *)call->session;
     sbit_session *session = step->session;
     sbit__exec_node *data = step->data;
-    if (data->params != NULL && data->params->bytes != bytes) {
+    if (data->params != NULL &&
+        (data->params->bytes != bytes || data->params->late != (size_t)step->late)) {
         sbit__exec_free_params(session, data);
     }
     if (data->params == NULL) {
         size_t total = 0;
         if (sbit__add_size(bytes, sizeof *data->params, &total)) {
-            data->params = (sbit__params *)sbit__alloc(&session->allocator, total);
+            data->params = (sbit__params *)sbit__alloc(
+                step->late ? &session->dynamic : &session->allocator, total);
         }
         if (data->params == NULL) {
             return NULL;
         }
         data->params->bytes = bytes;
+        data->params->late = step->late ? 1 : 0;
         session->state_bytes += bytes;
     }
     step->asked = true;
@@ -54981,7 +55341,7 @@ static void sbit__call_release_input(const sbit_op_call *call, int32_t input)
 static void *sbit__call_alloc_text(const sbit_op_call *call, size_t bytes)
 {
     sbit_session *session = ((sbit__step *)call->session)->session;
-    return sbit__block_add(session, &session->text, bytes, &session->dynamic_bytes);
+    return sbit__block_add(session, &session->text, bytes);
 }
 
 /* An output that the row may give storage to; NULL if there is none. */
@@ -55017,8 +55377,7 @@ static sbit_status sbit__call_alloc_output(const sbit_op_call *call, int32_t out
         target = &out->value.items[item];
         SBIT__TRY(sbit__exec_shape(dtype, rank, dims, &target->tensor, &bytes, error));
         target->kind = SBIT_KIND_TENSOR;
-        target->tensor.data =
-            sbit__block_add(session, &out->dynamic.items, bytes, &session->dynamic_bytes);
+        target->tensor.data = sbit__block_add(session, &out->dynamic.items, bytes);
         return target->tensor.data == NULL ? sbit__fail_oom(error, bytes) : SBIT_OK;
     }
     target->kind = SBIT_KIND_TENSOR;
@@ -55038,8 +55397,7 @@ static sbit_status sbit__call_alloc_items(const sbit_op_call *call, int32_t outp
     if (!sbit__mul_size((size_t)count, sizeof(sbit_value), &bytes)) {
         return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "a sequence is too long");
     }
-    items = (sbit_value *)sbit__block_add(session, &out->dynamic.items, bytes,
-                                          &session->dynamic_bytes);
+    items = (sbit_value *)sbit__block_add(session, &out->dynamic.items, bytes);
     if (items == NULL) {
         return sbit__fail_oom(error, bytes);
     }
@@ -55069,18 +55427,19 @@ SBIT__FN void sbit__exec_free_params(sbit_session *session, sbit__exec_node *nod
 {
     if (node->params != NULL) {
         session->state_bytes -= node->params->bytes;
-        sbit__free(&session->allocator, node->params, node->params->bytes + sizeof *node->params);
+        sbit__free(node->params->late ? &session->dynamic : &session->allocator, node->params,
+                   node->params->bytes + sizeof *node->params);
         node->params = NULL;
     }
     if (node->late != NULL) {
-        sbit__free(&session->allocator, node->late, node->late->bytes);
+        sbit__free(&session->dynamic, node->late, node->late->bytes);
         node->late = NULL;
     }
 }
 
 SBIT__FN sbit_status sbit__exec_scratch(sbit_session *session, size_t bytes, sbit_error *error)
 {
-    const sbit_allocator *a = &session->allocator;
+    const sbit_allocator *a = session->planned ? &session->dynamic : &session->allocator;
     if (bytes == session->scratch_bytes) {
         return SBIT_OK;
     }
@@ -55175,7 +55534,6 @@ SBIT__FN sbit_status sbit__session_make_call(sbit_session *session, size_t ins, 
     call->alloc_output = sbit__call_alloc_output;
     call->alloc_items = sbit__call_alloc_items;
     call->copy_output = sbit__call_copy_output;
-    call->run_body = sbit__exec_run_body;
     return SBIT_OK;
 }
 
@@ -55232,7 +55590,7 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
     }
     if (!same) {
         if (data->late == NULL) {
-            data->late = (sbit__exec_late *)sbit__alloc(&step->session->allocator, bytes);
+            data->late = (sbit__exec_late *)sbit__alloc(&step->session->dynamic, bytes);
         }
         if (data->late == NULL) {
             return sbit__fail_oom(error, bytes);
@@ -55279,7 +55637,8 @@ static sbit_status sbit__step_resolve(sbit__step *step, sbit_error *error)
     const sbit_node *node = step->data->node;
     sbit__arena arena;
     sbit_status status = SBIT_OK;
-    sbit__arena_init(&arena, &session->allocator);
+    sbit__arena_init(&arena, &session->dynamic);
+    arena.block_bytes = SBIT__EXEC_ARENA;
     infer->arena = &arena;
     infer->own_body_nodes = 0; /* each run has them anew */
     for (size_t i = 0; i < node->input_count; i++) {
@@ -55327,7 +55686,7 @@ static sbit_status sbit__step_storage(sbit__step *step, sbit_error *error)
             SBIT__TRY(sbit__step_allocate(step, out, error));
             continue;
         }
-        sbit__block_free_all(session, &out->dynamic.items, &session->dynamic_bytes);
+        sbit__block_free_all(session, &out->dynamic.items);
         memset(&out->value, 0, sizeof out->value);
     }
     return step->late ? sbit__step_prepare_late(step, error) : SBIT_OK;
@@ -55449,7 +55808,8 @@ static sbit_status sbit__exec_tap(sbit_session *session, uint32_t idx, sbit_erro
 {
     sbit_value_id id;
     id.idx = idx;
-    return session->tap_fn(session->source, id, &session->values[idx]->value, session->tap_user, error);
+    return session->tap_fn(session->source, id, &session->values[idx]->value, session->tap_user,
+                           error);
 }
 
 /* Inputs, and values that the plan knows without running. */
@@ -55459,10 +55819,9 @@ static sbit_status sbit__exec_tap_first(sbit_session *session, sbit_error *error
         const sbit__place place = sbit__exec_place(session, idx);
         sbit_value_id id;
         id.idx = idx;
-        if (session->tapped[idx] &&
-            (place == SBIT__PLACE_INPUT || place == SBIT__PLACE_CAPTURED ||
-             (place == SBIT__PLACE_CONSTANT &&
-              !sbit_graph_value(session->graph, id)->is_constant))) {
+        if (session->tapped[idx] && (place == SBIT__PLACE_INPUT || place == SBIT__PLACE_CAPTURED ||
+                                     (place == SBIT__PLACE_CONSTANT &&
+                                      !sbit_graph_value(session->graph, id)->is_constant))) {
             SBIT__TRY(sbit__exec_tap(session, idx, error));
         }
     }
@@ -55471,7 +55830,7 @@ static sbit_status sbit__exec_tap_first(sbit_session *session, sbit_error *error
 
 SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error)
 {
-    sbit__block_free_all(session, &session->text, &session->dynamic_bytes);
+    sbit__block_free_all(session, &session->text);
     if (session->has_taps) {
         SBIT__TRY(sbit__exec_tap_first(session, error));
     }
@@ -55642,8 +56001,8 @@ static size_t sbit__fit_offset(sbit__fit *fit, const sbit__life *life)
     return offset;
 }
 
-static bool sbit__fit_init(sbit__fit *fit, sbit__life *const *lives, size_t count,
-                           size_t steps, sbit__arena *arena)
+static bool sbit__fit_init(sbit__fit *fit, sbit__life *const *lives, size_t count, size_t steps,
+                           sbit__arena *arena)
 {
     fit->arena = arena;
     fit->leaves = 1;
@@ -55970,6 +56329,7 @@ SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
     const sbit_allocator *a = &session->allocator;
+    (void)sbit__exec_scratch(session, 0, NULL); /* cannot fail */
     for (size_t o = 0; o < session->node_count; o++) {
         session->nodes[o].skipped = false;
         if (session->nodes[o].late != NULL) {
@@ -56248,9 +56608,8 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit__exe
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
         /* text that a row made (alloc_text) lasts for one run only */
-        if (idx != 0 &&
-            (session->values[idx]->type.dtype == SBIT_STRING ||
-             sbit__type_elements(&session->values[idx]->type) > SBIT__PLAN_SMALL)) {
+        if (idx != 0 && (session->values[idx]->type.dtype == SBIT_STRING ||
+                         sbit__type_elements(&session->values[idx]->type) > SBIT__PLAN_SMALL)) {
             return false;
         }
     }
@@ -56435,10 +56794,10 @@ static sbit_status sbit__plan_check_types(const sbit_session *session, sbit_erro
         }
         count++;
     }
-    return count == 0 ? SBIT_OK
-                      : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
-                                   "%lu nodes cannot be executed: %s%s", (unsigned long)count, text,
-                                   used >= sizeof text ? " ... and more" : "");
+    return count == 0
+               ? SBIT_OK
+               : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "%lu nodes cannot be executed: %s%s",
+                            (unsigned long)count, text, used >= sizeof text ? " ... and more" : "");
 }
 
 static sbit_status sbit__plan_steps(sbit_session *session, sbit_error *error)
@@ -56494,169 +56853,10 @@ SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error)
 }
 /* ---- end src/exec/plan.c ---- */
 
-/* ---- begin src/exec/body.c ---- */
-/* body.c: bodies of If, Loop and Scan: a session each, kept with the node that runs it. >>body
- *
- * Called by: rows, through call->run_body. Calls: session, plan, run.
- * A body's session plans again only when the types of its inputs or of what it captures change, so
- * the thousands of iterations of a loop cost no planning. Captured values are passed by reference.
- * Results are copied out, because the next call overwrites the session's memory; a copy that is
- * passed into the next call is freed when that call returns, so that a loop's state does not pile
- * up; the rest is freed when the node has run.
- */
-
-static void sbit__body_result_free(sbit_session *session, sbit__body_result *result)
-{
-    sbit__block_free_all(session, &result->blocks, &session->dynamic_bytes);
-    sbit__free(&session->allocator, result, sizeof *result);
-}
-
-SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node)
-{
-    while (node->results != NULL) {
-        sbit__body_result *result = node->results;
-        node->results = result->next;
-        sbit__body_result_free(session, result);
-    }
-}
-
-static sbit_status sbit__body_session(sbit_session *session, sbit__exec_node *node,
-                                      const sbit_graph *graph, sbit_session **out,
-                                      sbit_error *error)
-{
-    sbit__exec_body *body = node->bodies;
-    while (body != NULL && body->graph != graph) {
-        body = body->next;
-    }
-    if (body == NULL) {
-        body = (sbit__exec_body *)sbit__calloc(&session->allocator, 1, sizeof *body);
-        if (body == NULL) {
-            return sbit__fail_oom(error, sizeof *body);
-        }
-        body->graph = graph;
-        body->next = node->bodies;
-        node->bodies = body;
-    }
-    if (body->session == NULL) {
-        SBIT__TRY(sbit__session_make(session->program, graph, NULL, session, node, &body->session,
-                                     error));
-    }
-    *out = body->session;
-    return SBIT_OK;
-}
-
-/* Sets inputs and captured values; *changed: the plan does not hold for them. */
-static sbit_status sbit__body_feed(sbit_session *body, const sbit_value *const *inputs,
-                                   bool *changed, sbit_error *error)
-{
-    const sbit_session *parent = body->parent;
-    *changed = !body->planned || body->parent_serial != parent->plan_serial;
-    for (size_t i = 0; i < body->input_count; i++) {
-        sbit__exec_value *input = sbit__exec_own(body, body->inputs[i].idx);
-        const sbit_type *declared = &sbit_graph_value(body->graph, body->inputs[i])->type;
-        const sbit_type type = sbit__type_of_value(inputs[i], declared);
-        if (input == NULL) {
-            return sbit__fail_oom(error, sizeof *input);
-        }
-        *changed =
-            *changed || !input->fed || !sbit__graph_type_equal(&type, input->fed_type);
-        SBIT__TRY(sbit__session_set_type(body, input, &type, error));
-        input->value = *inputs[i];
-    }
-    for (size_t i = 0; i < body->capture_count && !*changed; i++) {
-        sbit__exec_value *inner = body->values[body->captures[i].idx];
-        const sbit__exec_value *outer =
-            parent->values[sbit_graph_value(body->graph, body->captures[i])->outer.idx];
-        if (!inner->shared) {
-            const sbit_type type = sbit__type_of_value(&outer->value, &outer->type);
-            *changed = !sbit__graph_type_equal(&type, &inner->type);
-            inner->value = outer->value;
-        }
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__body_results(sbit_session *session, sbit__exec_node *node,
-                                      const sbit_session *body, sbit_value *outputs,
-                                      sbit_error *error)
-{
-    for (size_t i = 0; i < body->output_count; i++) {
-        sbit__body_result *result =
-            (sbit__body_result *)sbit__calloc(&session->allocator, 1, sizeof *result);
-        if (result == NULL) {
-            return sbit__fail_oom(error, sizeof *result);
-        }
-        result->next = node->results;
-        result->call = node->body_calls;
-        node->results = result;
-        SBIT__TRY(sbit__value_copy(session, &result->blocks, &body->values[body->outputs[i].idx]->value,
-                                   &outputs[i], error));
-        result->key = outputs[i].kind == SBIT_KIND_TENSOR ? outputs[i].tensor.data
-                                                          : (const void *)outputs[i].items;
-    }
-    return SBIT_OK;
-}
-
-/* Results of the call before that come back as inputs die with this call. */
-static void sbit__body_mark(sbit__exec_node *node, const sbit_value *const *inputs, size_t count)
-{
-    for (sbit__body_result *r = node->results; r != NULL && r->call + 1 == node->body_calls;
-         r = r->next) {
-        for (size_t i = 0; i < count; i++) {
-            const void *key = inputs[i]->kind == SBIT_KIND_TENSOR ? inputs[i]->tensor.data
-                                                                  : (const void *)inputs[i]->items;
-            r->consumed = r->consumed || (key != NULL && key == r->key);
-        }
-    }
-}
-
-static void sbit__body_sweep(sbit_session *session, sbit__exec_node *node)
-{
-    sbit__body_result **link = &node->results;
-    while (*link != NULL && (*link)->call + 1 >= node->body_calls) {
-        sbit__body_result *result = *link;
-        if (result->consumed) {
-            *link = result->next;
-            sbit__body_result_free(session, result);
-        } else {
-            link = &result->next;
-        }
-    }
-}
-
-SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_graph *graph,
-                                         const sbit_value *const *inputs, size_t input_count,
-                                         sbit_value *outputs, size_t output_count,
-                                         sbit_error *error)
-{
-    sbit__step *step = (sbit__step *)call->session;
-    sbit_session *session = step->session, *body = NULL;
-    sbit__exec_node *node = step->data;
-    bool changed = false;
-    SBIT__TRY(sbit__body_session(session, node, graph, &body, error));
-    if (input_count != body->input_count || output_count != body->output_count) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                            "the body has %lu inputs and %lu outputs, not %lu and %lu",
-                            (unsigned long)body->input_count, (unsigned long)body->output_count,
-                            (unsigned long)input_count, (unsigned long)output_count);
-    }
-    node->body_calls++;
-    sbit__body_mark(node, inputs, input_count);
-    SBIT__TRY(sbit__body_feed(body, inputs, &changed, error));
-    if (changed) {
-        SBIT__TRY(sbit__plan_make(body, error));
-    }
-    SBIT__TRY(sbit__exec_steps(body, error));
-    SBIT__TRY(sbit__body_results(session, node, body, outputs, error));
-    sbit__body_sweep(session, node);
-    return SBIT_OK;
-}
-/* ---- end src/exec/body.c ---- */
-
 /* ---- begin src/exec/states.c ---- */
 /* states.c: values that a session carries from the end of a run to the begin of the next. >>states
  *
- * Called by: session. Calls: storage.
+ * Called by: session, face. Calls: storage.
  * A state's input is fed from memory of the session, so that setting it copies.
  */
 
@@ -56668,6 +56868,16 @@ SBIT__FN sbit__exec_state *sbit__state_find(const sbit_session *s, sbit_value_id
         }
     }
     return NULL;
+}
+
+SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id)
+{
+    for (size_t i = 0; i < s->input_count; i++) {
+        if (s->inputs[i].idx == id.idx) {
+            return true;
+        }
+    }
+    return false;
 }
 
 SBIT__FN sbit_status sbit__state_set(sbit_session *s, sbit__exec_state *state,
@@ -56730,6 +56940,19 @@ SBIT__FN sbit_status sbit__state_begin_all(sbit_session *s, sbit_error *error)
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__state_reserve_all(sbit_session *s, sbit_error *error)
+{
+    for (size_t i = 0; i < s->state_count; i++) {
+        sbit__exec_state *state = &s->states[i];
+        sbit_tensor tensor = s->values[state->input.idx]->value.tensor;
+        if (!sbit__exec_owns(s, state->output.idx) && state->output.idx != state->input.idx) {
+            SBIT__TRY(sbit__dynamic_tensor(s, &state->passing, tensor.dtype, tensor.rank,
+                                           tensor.dims, &tensor, error));
+        }
+    }
+    return SBIT_OK;
+}
+
 /* An output that lies in the memory of an input is put aside first: that may be another state. */
 static sbit_status sbit__state_check(sbit_session *s, sbit__exec_state *state, sbit_error *error)
 {
@@ -56737,8 +56960,7 @@ static sbit_status sbit__state_check(sbit_session *s, sbit__exec_state *state, s
     const sbit_type type = sbit__type_of_value(from, &s->values[state->output.idx]->type);
     const sbit_type *want = s->values[state->input.idx]->fed_type;
     sbit_tensor copy;
-    if (from->kind != SBIT_KIND_TENSOR ||
-        !sbit__graph_type_equal(&type, want)) {
+    if (from->kind != SBIT_KIND_TENSOR || !sbit__graph_type_equal(&type, want)) {
         char a[96], b[96];
         sbit__type_describe(s->graph, &type, a, sizeof a);
         sbit__type_describe(s->graph, want, b, sizeof b);
@@ -56773,11 +56995,475 @@ SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error)
 }
 /* ---- end src/exec/states.c ---- */
 
+/* ---- begin src/exec/session.c ---- */
+/* session.c: making and destroying sessions: which nodes and values a graph's session has.
+ * >>session
+ *
+ * Called by: body, constants, face. Calls: program, plan, states.
+ */
+
+static void *sbit__session_array(sbit_session *session, size_t count, size_t bytes_each, bool *ok)
+{
+    void *array = sbit__arena_array(&session->arena, count + 1, bytes_each);
+    *ok = *ok && array != NULL;
+    return array;
+}
+
+static sbit_status sbit__session_arrays(sbit_session *s, sbit_error *error)
+{
+    bool ok = true;
+    s->value_limit = sbit_graph_value_limit(s->graph);
+    s->node_limit = sbit_graph_node_limit(s->graph);
+    s->tapped = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
+    s->wanted = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
+    s->values = (sbit__exec_value **)sbit__session_array(s, s->value_limit, sizeof(void *), &ok);
+    s->node_at = (uint32_t *)sbit__session_array(s, s->node_limit, sizeof(uint32_t), &ok);
+    s->inputs = (sbit_value_id *)sbit__session_array(s, sbit_graph_input_count(s->graph),
+                                                     sizeof(sbit_value_id), &ok);
+    s->states =
+        (sbit__exec_state *)sbit__session_array(s, s->state_count, sizeof(sbit__exec_state), &ok);
+    s->outputs =
+        (sbit_value_id *)sbit__session_array(s, s->output_count, sizeof(sbit_value_id), &ok);
+    s->results = (sbit_value *)sbit__session_array(s, s->output_count, sizeof(sbit_value), &ok);
+    s->result_blocks =
+        (sbit__dynamic *)sbit__session_array(s, s->output_count, sizeof(sbit__dynamic), &ok);
+    return ok ? SBIT_OK : sbit__fail_oom(error, s->value_limit * sizeof(void *));
+}
+
+/* What is looked at from outside. */
+static void sbit__session_targets(sbit_session *s, const sbit_session_desc *desc)
+{
+    const bool tapped = desc->tap_fn != NULL;
+    const uint32_t limit = sbit_graph_value_limit(s->source);
+    for (size_t i = 0; i < s->output_count; i++) {
+        s->outputs[i] = sbit_graph_output(s->graph, i);
+        s->wanted[s->outputs[i].idx] = true;
+    }
+    for (size_t i = 0; i < s->state_count; i++) {
+        s->states[i].output = desc->states[i].output;
+        s->states[i].input = desc->states[i].input;
+        s->wanted[s->states[i].output.idx] = true;
+    }
+    for (size_t i = 0; i < desc->tap_count && tapped; i++) {
+        s->tapped[desc->taps[i].idx] = true;
+    }
+    for (uint32_t idx = 1; desc->tap_all && tapped && idx < limit; idx++) {
+        s->tapped[idx] = true;
+    }
+    s->has_taps = tapped && (desc->tap_all || desc->tap_count > 0);
+}
+
+/* Marks the values that nodes which results and taps need read, and these nodes in node_at, from
+ * the last to the first; how many there are. `order`, `captured`: room for all nodes and values. */
+static size_t sbit__session_needed(sbit_session *s, bool *needed, sbit_node_id *order,
+                                   sbit_value_id *captured)
+{
+    size_t count = 0, kept = 0;
+    for (sbit_node_id id = sbit_graph_first(s->graph); id.idx != 0;
+         id = sbit_graph_next(s->graph, id)) {
+        order[count++] = id;
+    }
+    for (uint32_t idx = 1; idx < s->value_limit; idx++) {
+        needed[idx] = s->wanted[idx] || s->tapped[idx];
+    }
+    while (count-- > 0) {
+        const sbit_node *node = sbit_graph_node(s->graph, order[count]);
+        size_t captures = 0;
+        bool keep = false;
+        for (size_t i = 0; i < node->output_count; i++) {
+            keep = keep || (node->outputs[i].idx != 0 && needed[node->outputs[i].idx]);
+        }
+        if (!keep) {
+            continue;
+        }
+        s->node_at[node->id.idx] = 1;
+        kept++;
+        for (size_t i = 0; i < node->input_count; i++) {
+            needed[node->inputs[i].idx] = true;
+        }
+        captures = sbit_graph_captures(s->graph, node->id, captured, s->value_limit);
+        for (size_t i = 0; i < captures; i++) {
+            needed[captured[i].idx] = true;
+        }
+    }
+    return kept;
+}
+
+/* What is kept of the nodes that node_at marks. */
+static sbit_status sbit__session_nodes(sbit_session *s, size_t count, sbit_value_id *captured,
+                                       sbit_error *error)
+{
+    bool ok = true;
+    size_t ins = 0, outs = 0;
+    s->nodes = (sbit__exec_node *)sbit__session_array(s, count, sizeof(sbit__exec_node), &ok);
+    for (sbit_node_id id = sbit_graph_first(s->graph); ok && id.idx != 0;
+         id = sbit_graph_next(s->graph, id)) {
+        const sbit_node *node = sbit_graph_node(s->graph, id);
+        sbit__exec_node *data = &s->nodes[s->node_count];
+        if (s->node_at[id.idx] == 0) {
+            continue;
+        }
+        s->node_at[id.idx] = (uint32_t)++s->node_count;
+        data->node = node;
+        data->row = sbit__op_row(s->graph, node, &data->opset);
+        data->capture_count = sbit_graph_captures(s->graph, id, captured, s->value_limit);
+        if (data->capture_count > 0) {
+            data->captures = (sbit_value_id *)sbit__session_array(s, data->capture_count,
+                                                                  sizeof(sbit_value_id), &ok);
+            for (size_t i = 0; ok && i < data->capture_count; i++) {
+                data->captures[i] = captured[i];
+            }
+        }
+        ins = node->input_count > ins ? node->input_count : ins;
+        outs = node->output_count > outs ? node->output_count : outs;
+    }
+    return ok ? sbit__session_make_call(s, ins, outs, error)
+              : sbit__fail_oom(error, count * sizeof(sbit__exec_node));
+}
+
+/* An input to feed, with memory for its type, so that feeding it takes none. */
+static sbit_status sbit__session_add_input(sbit_session *s, sbit_value_id id, sbit_error *error)
+{
+    sbit__exec_value *value = sbit__exec_own(s, id.idx);
+    if (value != NULL) {
+        value->fed_type = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *value->fed_type);
+    }
+    if (value == NULL || value->fed_type == NULL) {
+        return sbit__fail_oom(error, sizeof *value);
+    }
+    s->inputs[s->input_count++] = id;
+    return SBIT_OK;
+}
+
+/* Inputs to feed. */
+static sbit_status sbit__session_sources(sbit_session *s, const sbit_session_desc *desc,
+                                         const bool *needed, sbit_error *error)
+{
+    const bool all_inputs = s->parent != NULL || s->program->all_inputs;
+    for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
+        if (!sbit__session_has_input(s, desc->inputs[i])) {
+            SBIT__TRY(sbit__session_add_input(s, desc->inputs[i], error));
+        }
+    }
+    for (size_t i = 0; i < sbit_graph_input_count(s->graph); i++) {
+        const sbit_value_id id = sbit_graph_input(s->graph, i);
+        const sbit_value_info *info = sbit_graph_value(s->graph, id);
+        if (!info->is_constant && !info->has_default && (all_inputs || needed[id.idx]) &&
+            sbit__state_find(s, id) == NULL && !sbit__session_has_input(s, id)) {
+            SBIT__TRY(sbit__session_add_input(s, id, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* The needed values that are those of the graph around this one. */
+static sbit_status sbit__session_captures(sbit_session *s, const bool *needed,
+                                          sbit_value_id *captured, sbit_error *error)
+{
+    bool ok = true;
+    for (uint32_t idx = 1; idx < s->value_limit; idx++) {
+        sbit_value_id id;
+        id.idx = idx;
+        if (needed[idx] && sbit_graph_value_alive(s->graph, id) &&
+            sbit_graph_value(s->graph, id)->outer.idx != 0) {
+            captured[s->capture_count++] = id;
+        }
+    }
+    s->captures =
+        (sbit_value_id *)sbit__session_array(s, s->capture_count, sizeof(sbit_value_id), &ok);
+    if (!ok) {
+        return sbit__fail_oom(error, s->capture_count * sizeof(sbit_value_id));
+    }
+    memcpy(s->captures, captured, s->capture_count * sizeof(sbit_value_id));
+    return SBIT_OK;
+}
+
+/* >>making */
+
+/* Which nodes and values there are; `arena`: for what is not kept. */
+static sbit_status sbit__session_find(sbit_session *s, const sbit_session_desc *desc,
+                                      sbit__arena *arena, sbit_error *error)
+{
+    bool *needed = (bool *)sbit__arena_array(arena, s->value_limit, sizeof(bool));
+    sbit_node_id *order =
+        (sbit_node_id *)sbit__arena_array(arena, s->node_limit, sizeof(sbit_node_id));
+    sbit_value_id *captured =
+        (sbit_value_id *)sbit__arena_array(arena, s->value_limit, sizeof(sbit_value_id));
+    if (needed == NULL || order == NULL || captured == NULL) {
+        return sbit__fail_oom(error, s->value_limit * sizeof(sbit_value_id));
+    }
+    const size_t count = sbit__session_needed(s, needed, order, captured);
+    SBIT__TRY(sbit__session_nodes(s, count, captured, error));
+    SBIT__TRY(sbit__session_sources(s, desc, needed, error));
+    return sbit__session_captures(s, needed, captured, error);
+}
+
+static sbit_status sbit__session_fill(sbit_session *s, const sbit_session_desc *desc,
+                                      sbit_error *error)
+{
+    const sbit__lowered *lowered = sbit__program_lowered(s->program, s->graph);
+    sbit__arena passing;
+    s->source = lowered != NULL ? lowered->source : s->graph;
+    s->state_count = desc->state_count;
+    s->output_count = sbit_graph_output_count(s->graph);
+    SBIT__TRY(sbit__session_arrays(s, error));
+    sbit__session_targets(s, desc);
+    sbit__arena_init(&passing, &s->allocator);
+    const sbit_status status = sbit__session_find(s, desc, &passing, error);
+    sbit__arena_deinit(&passing);
+    SBIT__TRY(status);
+    return sbit__state_begin_all(s, error);
+}
+
+SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_graph *graph,
+                                        const sbit_session_desc *desc, sbit_session *parent,
+                                        sbit__exec_node *parent_node, bool late, sbit_session **out,
+                                        sbit_error *error)
+{
+    sbit_ctx *ctx = program->ctx;
+    const sbit_allocator *base = parent == NULL ? &ctx->allocator
+                                 : late         ? &parent->dynamic
+                                                : &parent->allocator;
+    sbit_session *s = (sbit_session *)sbit__calloc(base, 1, sizeof *s);
+    sbit_session_desc defaults;
+    sbit_status status = SBIT_OK;
+    if (s == NULL) {
+        return sbit__fail_oom(error, sizeof *s);
+    }
+    memset(&defaults, 0, sizeof defaults);
+    if (parent != NULL && parent->tap_bodies) {
+        defaults.tap_fn = parent->tap_fn;
+        defaults.tap_user = parent->tap_user;
+        defaults.tap_all = defaults.tap_bodies = true;
+    }
+    desc = desc != NULL ? desc : &defaults;
+    s->ctx = ctx;
+    s->program = program;
+    s->graph = graph;
+    s->parent = parent;
+    s->parent_node = parent_node;
+    s->tap_fn = desc->tap_fn;
+    s->tap_user = desc->tap_user;
+    s->keep_values = desc->keep_values;
+    s->tap_bodies = desc->tap_bodies && desc->tap_fn != NULL;
+    s->profile = desc->profile;
+    s->allocator = *base;
+    if (parent == NULL) {
+        sbit__meter_init(&s->meter, base, desc->max_bytes, &s->allocator);
+        s->meter.bytes = s->meter.peak = sizeof *s;
+        sbit__meter_init(&s->dynamic_meter, &s->allocator, desc->dynamic_bytes, &s->dynamic);
+    } else {
+        s->dynamic = parent->dynamic;
+    }
+    sbit__arena_init(&s->arena, &s->allocator);
+    sbit__arena_init(&s->plan_arena, &s->allocator);
+    s->arena.block_bytes = s->plan_arena.block_bytes = SBIT__EXEC_ARENA;
+    status = sbit__session_fill(s, desc, error);
+    if (status != SBIT_OK) {
+        status = sbit__meter_explain(s, status, error);
+        sbit_session_destroy(s);
+        return status;
+    }
+    *out = s;
+    return SBIT_OK;
+}
+
+/* Plan, parameter blocks, sessions of bodies. */
+static void sbit__session_free_nodes(sbit_session *s)
+{
+    sbit__plan_drop(s);
+    for (size_t o = 0; o < s->node_count; o++) {
+        sbit__exec_node *node = &s->nodes[o];
+        sbit__body_results_free(s, node);
+        sbit__exec_free_params(s, node);
+        while (node->bodies != NULL) {
+            sbit__exec_body *body = node->bodies;
+            node->bodies = body->next;
+            sbit_session_destroy(body->session);
+            sbit__free(body->late ? &s->dynamic : &s->allocator, body, sizeof *body);
+        }
+    }
+}
+
+SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
+{
+    sbit_allocator allocator;
+    if (session == NULL) {
+        return;
+    }
+    allocator = session->parent != NULL ? session->allocator : session->ctx->allocator;
+    sbit__session_free_nodes(session);
+    for (uint32_t idx = 0; session->values != NULL && idx < session->value_limit; idx++) {
+        if (session->values[idx] != NULL && !session->values[idx]->shared) {
+            sbit__dynamic_free(session, &session->values[idx]->dynamic);
+        }
+    }
+    for (size_t i = 0; session->result_blocks != NULL && i < session->output_count; i++) {
+        sbit__dynamic_free(session, &session->result_blocks[i]);
+    }
+    for (size_t i = 0; session->states != NULL && i < session->state_count; i++) {
+        sbit__dynamic_free(session, &session->states[i].memory);
+        sbit__dynamic_free(session, &session->states[i].passing);
+    }
+    sbit__block_free_all(session, &session->text);
+    sbit__arena_deinit(&session->plan_arena);
+    sbit__arena_deinit(&session->arena);
+    sbit_program_destroy(session->owned);
+    sbit__free(&allocator, session, sizeof *session);
+}
+/* ---- end src/exec/session.c ---- */
+
+/* ---- begin src/exec/body.c ---- */
+/* body.c: bodies of If, Loop and Scan: a session each, kept with the node that runs it. >>body
+ *
+ * Called by: rows, through call->run_body. Calls: session, plan, run.
+ * A body's session plans again only when the types of its inputs or of what it captures change, so
+ * the thousands of iterations of a loop cost no planning. Captured values are passed by reference.
+ * Results are copied out, because the next call overwrites the session's memory; a copy that is
+ * passed into the next call is freed when that call returns, so that a loop's state does not pile
+ * up; the rest is freed when the node has run.
+ */
+
+static sbit_status sbit__body_session(sbit_session *session, sbit__exec_node *node,
+                                      const sbit_graph *graph, sbit_session **out,
+                                      sbit_error *error)
+{
+    sbit__exec_body *body = node->bodies;
+    while (body != NULL && body->graph != graph) {
+        body = body->next;
+    }
+    if (body == NULL) {
+        const sbit_allocator *a = session->planned ? &session->dynamic : &session->allocator;
+        body = (sbit__exec_body *)sbit__calloc(a, 1, sizeof *body);
+        if (body == NULL) {
+            return sbit__fail_oom(error, sizeof *body);
+        }
+        body->late = session->planned;
+        body->graph = graph;
+        body->next = node->bodies;
+        node->bodies = body;
+    }
+    if (body->session == NULL) {
+        SBIT__TRY(sbit__session_make(session->program, graph, NULL, session, node, body->late,
+                                     &body->session, error));
+        body->session->call.run_body = sbit__exec_run_body;
+    }
+    *out = body->session;
+    return SBIT_OK;
+}
+
+/* Sets inputs and captured values; *changed: the plan does not hold for them. */
+static sbit_status sbit__body_feed(sbit_session *body, const sbit_value *const *inputs,
+                                   bool *changed, sbit_error *error)
+{
+    const sbit_session *parent = body->parent;
+    *changed = !body->planned || body->parent_serial != parent->plan_serial;
+    for (size_t i = 0; i < body->input_count; i++) {
+        sbit__exec_value *input = sbit__exec_own(body, body->inputs[i].idx);
+        const sbit_type *declared = &sbit_graph_value(body->graph, body->inputs[i])->type;
+        const sbit_type type = sbit__type_of_value(inputs[i], declared);
+        if (input == NULL) {
+            return sbit__fail_oom(error, sizeof *input);
+        }
+        *changed = *changed || !input->fed || !sbit__graph_type_equal(&type, input->fed_type);
+        SBIT__TRY(sbit__session_set_type(body, input, &type, error));
+        input->value = *inputs[i];
+    }
+    for (size_t i = 0; i < body->capture_count && !*changed; i++) {
+        sbit__exec_value *inner = body->values[body->captures[i].idx];
+        const sbit__exec_value *outer =
+            parent->values[sbit_graph_value(body->graph, body->captures[i])->outer.idx];
+        if (!inner->shared) {
+            const sbit_type type = sbit__type_of_value(&outer->value, &outer->type);
+            *changed = !sbit__graph_type_equal(&type, &inner->type);
+            inner->value = outer->value;
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__body_results(sbit_session *session, sbit__exec_node *node,
+                                      const sbit_session *body, sbit_value *outputs,
+                                      sbit_error *error)
+{
+    for (size_t i = 0; i < body->output_count; i++) {
+        sbit__body_result *result =
+            (sbit__body_result *)sbit__calloc(&session->dynamic, 1, sizeof *result);
+        if (result == NULL) {
+            return sbit__fail_oom(error, sizeof *result);
+        }
+        result->next = node->results;
+        result->call = node->body_calls;
+        node->results = result;
+        SBIT__TRY(sbit__value_copy(session, &result->blocks,
+                                   &body->values[body->outputs[i].idx]->value, &outputs[i], error));
+        result->key = outputs[i].kind == SBIT_KIND_TENSOR ? outputs[i].tensor.data
+                                                          : (const void *)outputs[i].items;
+    }
+    return SBIT_OK;
+}
+
+/* Results of the call before that come back as inputs die with this call. */
+static void sbit__body_mark(sbit__exec_node *node, const sbit_value *const *inputs, size_t count)
+{
+    for (sbit__body_result *r = node->results; r != NULL && r->call + 1 == node->body_calls;
+         r = r->next) {
+        for (size_t i = 0; i < count; i++) {
+            const void *key = inputs[i]->kind == SBIT_KIND_TENSOR ? inputs[i]->tensor.data
+                                                                  : (const void *)inputs[i]->items;
+            r->consumed = r->consumed || (key != NULL && key == r->key);
+        }
+    }
+}
+
+static void sbit__body_sweep(sbit_session *session, sbit__exec_node *node)
+{
+    sbit__body_result **link = &node->results;
+    while (*link != NULL && (*link)->call + 1 >= node->body_calls) {
+        sbit__body_result *result = *link;
+        if (result->consumed) {
+            *link = result->next;
+            sbit__body_result_free(session, result);
+        } else {
+            link = &result->next;
+        }
+    }
+}
+
+SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_graph *graph,
+                                         const sbit_value *const *inputs, size_t input_count,
+                                         sbit_value *outputs, size_t output_count,
+                                         sbit_error *error)
+{
+    sbit__step *step = (sbit__step *)call->session;
+    sbit_session *session = step->session, *body = NULL;
+    sbit__exec_node *node = step->data;
+    bool changed = false;
+    SBIT__TRY(sbit__body_session(session, node, graph, &body, error));
+    if (input_count != body->input_count || output_count != body->output_count) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "the body has %lu inputs and %lu outputs, not %lu and %lu",
+                            (unsigned long)body->input_count, (unsigned long)body->output_count,
+                            (unsigned long)input_count, (unsigned long)output_count);
+    }
+    node->body_calls++;
+    sbit__body_mark(node, inputs, input_count);
+    SBIT__TRY(sbit__body_feed(body, inputs, &changed, error));
+    if (changed) {
+        SBIT__TRY(sbit__plan_make(body, error));
+    }
+    SBIT__TRY(sbit__exec_steps(body, error));
+    SBIT__TRY(sbit__body_results(session, node, body, outputs, error));
+    sbit__body_sweep(session, node);
+    return SBIT_OK;
+}
+/* ---- end src/exec/body.c ---- */
+
 /* ---- begin src/exec/constants.c ---- */
 /* constants.c: what constants of a program make: values computed from them, packed forms.
  * >>constants
  *
- * Called by: program. Calls: step, infer, ops (row->run, row->pack).
+ * Called by: face. Calls: session, program, step, infer, ops (row->run, row->pack).
  * A node whose inputs are all constant is computed here, once for all sessions, unless its outputs
  * would be much larger than what they are made of. Large floats wait until a row packs them, and
  * are freed when the last one has, so that a model with integer weights never holds all its floats.
@@ -57193,8 +57879,8 @@ static sbit_status sbit__constants_fill(sbit__constants *fold, sbit_error *error
     sbit__arena *arena = &s->plan_arena;
     fold->readers = (uint32_t *)sbit__arena_array(arena, s->value_limit, sizeof(uint32_t));
     fold->keep = (bool *)sbit__arena_array(arena, s->value_limit, sizeof(bool));
-    fold->stack = (sbit__exec_node **)sbit__arena_array(arena, s->node_count + 1,
-                                                        sizeof(sbit__exec_node *));
+    fold->stack =
+        (sbit__exec_node **)sbit__arena_array(arena, s->node_count + 1, sizeof(sbit__exec_node *));
     if (fold->readers == NULL || fold->keep == NULL || fold->stack == NULL) {
         return sbit__fail_oom(error, s->value_limit * sizeof(uint32_t));
     }
@@ -57206,8 +57892,8 @@ static sbit_status sbit__constants_fill(sbit__constants *fold, sbit_error *error
     return sbit__constants_hand_over(fold, error);
 }
 
-SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_graph *graph,
-                                           sbit__made *made, sbit_error *error)
+static sbit_status sbit__constants_graph(sbit_program *program, const sbit_graph *graph,
+                                         sbit__made *made, sbit_error *error)
 {
     sbit__constants fold;
     sbit_session_desc desc;
@@ -57224,167 +57910,13 @@ SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_gra
         made->released == NULL) {
         return sbit__fail_oom(error, nodes * sizeof(void *));
     }
-    SBIT__TRY(sbit__session_make(program, graph, &desc, NULL, NULL, &fold.session, error));
+    SBIT__TRY(sbit__session_make(program, graph, &desc, NULL, NULL, false, &fold.session, error));
     fold.program = program;
     fold.graph = graph;
     fold.made = made;
     status = sbit__constants_fill(&fold, error);
     sbit_session_destroy(fold.session);
     return status;
-}
-/* ---- end src/exec/constants.c ---- */
-
-/* ---- begin src/exec/program.c ---- */
-/* program.c: what a session runs: a private clone of the caller's graph, cut to what is asked for
- * and lowered. >>program
- *
- * Called by: session. Calls: lower, graph, infer.
- * Ids are the caller's; constants are borrowed, so the caller's graph has to outlive the program.
- */
-
-/* >>cutting */
-
-static bool sbit__program_is_live(const sbit_graph *graph, sbit_value_id id)
-{
-    return id.idx > 0 && id.idx < sbit_graph_value_limit(graph) &&
-           sbit_graph_value_alive(graph, id);
-}
-
-static sbit_status sbit__program_check_ids(const sbit_graph *graph, const char *what,
-                                           const sbit_value_id *ids, size_t count,
-                                           sbit_error *error)
-{
-    for (size_t i = 0; ids != NULL && i < count; i++) {
-        if (!sbit__program_is_live(graph, ids[i])) {
-            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                              "%s %lu of the session is no value of the graph", what,
-                              (unsigned long)i);
-        }
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__program_check_desc(const sbit_graph *graph, const sbit_session_desc *desc,
-                                            sbit_error *error)
-{
-    SBIT__TRY(sbit__program_check_ids(graph, "output", desc->outputs, desc->output_count, error));
-    SBIT__TRY(sbit__program_check_ids(graph, "input", desc->inputs, desc->input_count, error));
-    if (desc->tap_fn != NULL) {
-        SBIT__TRY(sbit__program_check_ids(graph, "tap", desc->taps, desc->tap_count, error));
-    }
-    for (size_t i = 0; i < desc->state_count; i++) {
-        SBIT__TRY(sbit__program_check_ids(graph, "state", &desc->states[i].output, 1, error));
-        SBIT__TRY(sbit__program_check_ids(graph, "state", &desc->states[i].input, 1, error));
-    }
-    return SBIT_OK;
-}
-
-/* A value that is fed is an input: whoever computes it gives that to nobody. */
-static sbit_status sbit__program_cut(sbit_graph *graph, sbit_value_id id, sbit_error *error)
-{
-    const sbit_value_info *info = sbit_graph_value(graph, id);
-    if (info->is_constant || info->has_default) {
-        sbit__graph_drop_constant(graph, id);
-    }
-    if (info->producer.idx != 0) {
-        const sbit_node_id producer = info->producer;
-        const uint32_t index = info->producer_output;
-        sbit_type type = info->type;
-        sbit_value_id nobody;
-        SBIT__TRY(sbit_graph_add_value(graph, info->name, &type, &nobody, error));
-        SBIT__TRY(sbit_graph_set_node_output(graph, producer, index, nobody, error));
-        type.rank = -1; /* declared shapes of inner values are hints */
-        sbit_graph_set_type(graph, id, &type);
-    }
-    return sbit_graph_set_input(graph, id, true, error);
-}
-
-static bool sbit__program_needs(const sbit_program *program, const sbit_node *node)
-{
-    for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        if (idx != 0 && (sbit_graph_value(program->graph, node->outputs[i])->use_count > 0 ||
-                         (idx < program->kept_limit && program->kept[idx]))) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Drops the nodes that no result needs, from the last to the first. */
-static sbit_status sbit__program_drop(sbit_program *program, sbit_error *error)
-{
-    const sbit_allocator *a = &program->ctx->allocator;
-    const uint32_t limit = sbit_graph_node_limit(program->graph);
-    sbit_node_id *ids = (sbit_node_id *)sbit__calloc(a, limit, sizeof *ids);
-    size_t count = 0;
-    if (ids == NULL) {
-        return sbit__fail_oom(error, limit * sizeof *ids);
-    }
-    for (sbit_node_id id = sbit_graph_first(program->graph); id.idx != 0;
-         id = sbit_graph_next(program->graph, id)) {
-        ids[count++] = id;
-    }
-    while (count-- > 0) {
-        if (!sbit__program_needs(program, sbit_graph_node(program->graph, ids[count]))) {
-            sbit_graph_erase_node(program->graph, ids[count]);
-        }
-    }
-    sbit__free(a, ids, limit * sizeof *ids);
-    return SBIT_OK;
-}
-
-/* The clone's inputs, outputs and nodes as the desc asks; `kept` as well. */
-static sbit_status sbit__program_shape(sbit_program *program, const sbit_session_desc *desc,
-                                       sbit_error *error)
-{
-    program->kept_limit = sbit_graph_value_limit(program->graph);
-    program->kept = (bool *)sbit__arena_array(&program->arena, program->kept_limit, sizeof(bool));
-    if (program->kept == NULL) {
-        return sbit__fail_oom(error, program->kept_limit);
-    }
-    for (uint32_t idx = 0; desc->tap_fn != NULL && idx < program->kept_limit; idx++) {
-        program->kept[idx] = desc->tap_all;
-    }
-    for (size_t i = 0; desc->tap_fn != NULL && i < desc->tap_count; i++) {
-        program->kept[desc->taps[i].idx] = true;
-    }
-    for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
-        SBIT__TRY(sbit__program_cut(program->graph, desc->inputs[i], error));
-    }
-    for (size_t i = 0; i < desc->state_count; i++) {
-        SBIT__TRY(sbit__program_cut(program->graph, desc->states[i].input, error));
-        program->kept[desc->states[i].output.idx] = true;
-    }
-    if (desc->outputs != NULL) {
-        SBIT__TRY(
-            sbit__graph_set_outputs(program->graph, desc->outputs, desc->output_count, error));
-    }
-    return sbit__program_drop(program, error);
-}
-
-/* >>making */
-
-static sbit_status sbit__program_lower(sbit_program *program, const sbit_session_desc *desc,
-                                       sbit_error *error)
-{
-    const bool tapped = desc->tap_fn != NULL;
-    const bool lower = !desc->disable_fusion && !desc->keep_values && !(desc->tap_all && tapped);
-    for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
-         graph = graph->next_graph) {
-        const bool root = graph == program->graph;
-        sbit__lowered *result = &program->graphs[graph->index];
-        if (graph->index >= program->graph_count || !graph->alive) {
-            continue;
-        }
-        if (lower && (root || !(desc->tap_bodies && tapped))) {
-            SBIT__TRY(sbit__lower_graph(graph, root ? program->kept : NULL,
-                                        root ? program->kept_limit : 0, !desc->disable_integers,
-                                        result, &program->arena, error));
-        }
-        SBIT__TRY(sbit__lower_finish(graph, result, &program->arena, error));
-    }
-    return SBIT_OK;
 }
 
 /* Bodies after the graphs that they stand in. */
@@ -57406,104 +57938,15 @@ SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error
     }
     return SBIT_OK;
 }
+/* ---- end src/exec/constants.c ---- */
 
-static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *source,
-                                      const sbit_session_desc *desc, sbit_error *error)
-{
-    SBIT__TRY(sbit__program_check_desc(source, desc, error));
-    program->graph_count = source->family->graph_count;
-    program->graphs = (sbit__lowered *)sbit__arena_array(&program->arena, program->graph_count,
-                                                         sizeof(sbit__lowered));
-    if (program->graphs == NULL) {
-        return sbit__fail_oom(error, program->graph_count * sizeof(sbit__lowered));
-    }
-    for (const sbit_graph *graph = source->family->graphs; graph != NULL;
-         graph = graph->next_graph) {
-        program->graphs[graph->index].source = graph;
-    }
-    SBIT__TRY(sbit__graph_clone_borrowing(source, &program->graph, error));
-    SBIT__TRY(sbit__program_shape(program, desc, error));
-    for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
-         graph = graph->next_graph) {
-        if (graph->index < program->graph_count && graph->alive) {
-            SBIT__TRY(
-                sbit__lower_expand(graph, &program->graphs[graph->index], &program->arena, error));
-        }
-    }
-    SBIT__TRY(sbit__unsupported_fail(program->graph, error));
-    SBIT__TRY(sbit__program_lower(program, desc, error));
-    program->made = (sbit__made *)sbit__arena_array(
-        &program->arena, program->graph->family->graph_count, sizeof(sbit__made));
-    return program->made != NULL ? SBIT_OK : sbit__fail_oom(error, sizeof(sbit__made));
-}
+/* ---- begin src/exec/face.c ---- */
+/* face.c: what users call: programs and sessions, inputs, results, memory and profile. >>face
+ *
+ * Called by: users, calibration, verification, training. Calls: all of exec.
+ */
 
-/* Lists of the desc are copied: sessions may be made later. */
-static sbit_status sbit__program_copy(sbit_program *program, const void *from, size_t count,
-                                      size_t bytes_each, const void **out, sbit_error *error)
-{
-    void *copy = NULL;
-    if (*out == NULL) {
-        return SBIT_OK;
-    }
-    copy = sbit__arena_array(&program->arena, count + 1, bytes_each);
-    if (copy == NULL) {
-        return sbit__fail_oom(error, count * bytes_each);
-    }
-    memcpy(copy, from, count * bytes_each);
-    *out = copy;
-    return SBIT_OK;
-}
-
-static sbit_status sbit__program_keep_desc(sbit_program *program, const sbit_session_desc *desc,
-                                           sbit_error *error)
-{
-    const void *taps = desc->taps, *inputs = desc->inputs, *states = desc->states;
-    program->desc = *desc;
-    program->desc.outputs = NULL; /* they are the clone's */
-    program->desc.output_count = 0;
-    SBIT__TRY(
-        sbit__program_copy(program, desc->taps, desc->tap_count, sizeof *desc->taps, &taps, error));
-    SBIT__TRY(sbit__program_copy(program, desc->inputs, desc->input_count, sizeof *desc->inputs,
-                                 &inputs, error));
-    SBIT__TRY(sbit__program_copy(program, desc->states, desc->state_count, sizeof *desc->states,
-                                 &states, error));
-    program->desc.taps = (const sbit_value_id *)taps;
-    program->desc.inputs = (const sbit_value_id *)inputs;
-    program->desc.states = (const sbit_session_state *)states;
-    program->all_inputs = desc->outputs == NULL && desc->inputs == NULL;
-    return SBIT_OK;
-}
-
-SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
-                                        sbit_program **out, sbit_error *error)
-{
-    sbit_ctx *ctx = sbit_graph_ctx(source);
-    sbit_session_desc defaults;
-    sbit_program *program = NULL;
-    sbit_status status = SBIT_OK;
-    if (sbit_graph_parent(source) != NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, sbit_graph_name(source),
-                          "the body of a node cannot be run by itself");
-    }
-    program = (sbit_program *)sbit__calloc(&ctx->allocator, 1, sizeof *program);
-    if (program == NULL) {
-        return sbit__fail_oom(error, sizeof *program);
-    }
-    memset(&defaults, 0, sizeof defaults);
-    desc = desc != NULL ? desc : &defaults;
-    program->ctx = ctx;
-    sbit__arena_init(&program->arena, &ctx->allocator);
-    status = sbit__program_keep_desc(program, desc, error);
-    if (status == SBIT_OK) {
-        status = sbit__program_fill(program, source, desc, error);
-    }
-    if (status != SBIT_OK) {
-        sbit_program_destroy(program);
-        return status;
-    }
-    *out = program;
-    return SBIT_OK;
-}
+/* >>making */
 
 SPARSEBIT_API sbit_status sbit_program_create(sbit_graph *graph, const sbit_session_desc *desc,
                                               sbit_program **out, sbit_error *error)
@@ -57519,357 +57962,19 @@ SPARSEBIT_API sbit_status sbit_program_create(sbit_graph *graph, const sbit_sess
     return SBIT_OK;
 }
 
-SPARSEBIT_API void sbit_program_destroy(sbit_program *program)
+SPARSEBIT_API sbit_status sbit_session_create_for(const sbit_program *program,
+                                                  const sbit_session_desc *desc, sbit_session **out,
+                                                  sbit_error *error)
 {
-    if (program == NULL) {
-        return;
-    }
-    const sbit_allocator *a = &program->ctx->allocator;
-    while (program->blocks != NULL) {
-        sbit__exec_block *block = program->blocks;
-        program->blocks = block->next;
-        sbit__free_aligned(a, block, block->bytes + SBIT__EXEC_ALIGN);
-    }
-    for (sbit__taken *taken = program->taken; taken != NULL; taken = taken->next) {
-        sbit__free_aligned(a, taken->data, taken->bytes);
-    }
-    sbit_graph_destroy(program->graph);
-    sbit__arena_deinit(&program->arena);
-    sbit__free(a, program, sizeof *program);
-}
-
-SBIT__FN sbit_status sbit__program_take(sbit_program *program, sbit__dynamic *dynamic,
-                                        sbit_error *error)
-{
-    sbit__taken *taken = NULL;
-    if (dynamic->main == NULL) {
-        return SBIT_OK;
-    }
-    taken = (sbit__taken *)sbit__arena_alloc(&program->arena, sizeof *taken);
-    if (taken == NULL) {
-        return sbit__fail_oom(error, sizeof *taken);
-    }
-    taken->data = dynamic->main;
-    taken->bytes = dynamic->main_bytes;
-    taken->next = program->taken;
-    program->taken = taken;
-    program->packed_bytes += taken->bytes;
-    dynamic->main = NULL;
-    dynamic->main_bytes = 0;
+    sbit_session_desc own = program->desc;
+    own.tap_fn = desc != NULL && desc->tap_fn != NULL ? desc->tap_fn : own.tap_fn;
+    own.tap_user = desc != NULL && desc->tap_fn != NULL ? desc->tap_user : own.tap_user;
+    own.profile = desc != NULL && desc->profile;
+    own.max_bytes = desc != NULL ? desc->max_bytes : 0;
+    own.dynamic_bytes = desc != NULL ? desc->dynamic_bytes : 0;
+    SBIT__TRY(sbit__session_make(program, program->graph, &own, NULL, NULL, false, out, error));
+    (*out)->call.run_body = sbit__exec_run_body;
     return SBIT_OK;
-}
-
-SBIT__FN const sbit__made *sbit__program_made(const sbit_program *program, const sbit_graph *graph)
-{
-    return &program->made[graph->index];
-}
-
-SBIT__FN sbit__exec_value *sbit__program_constant(const sbit_program *program,
-                                                  const sbit_graph *graph, uint32_t idx)
-{
-    return program->made[graph->index].values[idx];
-}
-
-SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
-                                                    const sbit_graph *graph)
-{
-    return graph->index < program->graph_count ? &program->graphs[graph->index] : NULL;
-}
-/* ---- end src/exec/program.c ---- */
-
-/* ---- begin src/exec/session.c ---- */
-/* session.c: making and destroying sessions, inputs, results, memory and profile. >>session
- *
- * Called by: users, calibration, verification. Calls: plan, run.
- */
-
-static void *sbit__session_array(sbit_session *session, size_t count, size_t bytes_each, bool *ok)
-{
-    void *array = sbit__arena_array(&session->arena, count + 1, bytes_each);
-    *ok = *ok && array != NULL;
-    return array;
-}
-
-static sbit_status sbit__session_arrays(sbit_session *s, sbit_error *error)
-{
-    bool ok = true;
-    s->value_limit = sbit_graph_value_limit(s->graph);
-    s->node_limit = sbit_graph_node_limit(s->graph);
-    s->tapped = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
-    s->wanted = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
-    s->values =
-        (sbit__exec_value **)sbit__session_array(s, s->value_limit, sizeof(void *), &ok);
-    s->node_at = (uint32_t *)sbit__session_array(s, s->node_limit, sizeof(uint32_t), &ok);
-    s->inputs = (sbit_value_id *)sbit__session_array(s, sbit_graph_input_count(s->graph),
-                                                     sizeof(sbit_value_id), &ok);
-    s->states =
-        (sbit__exec_state *)sbit__session_array(s, s->state_count, sizeof(sbit__exec_state), &ok);
-    s->outputs =
-        (sbit_value_id *)sbit__session_array(s, s->output_count, sizeof(sbit_value_id), &ok);
-    s->results = (sbit_value *)sbit__session_array(s, s->output_count, sizeof(sbit_value), &ok);
-    s->result_blocks =
-        (sbit__dynamic *)sbit__session_array(s, s->output_count, sizeof(sbit__dynamic), &ok);
-    return ok ? SBIT_OK : sbit__fail_oom(error, s->value_limit * sizeof(void *));
-}
-
-/* What is looked at from outside. */
-static void sbit__session_targets(sbit_session *s, const sbit_session_desc *desc)
-{
-    const bool tapped = desc->tap_fn != NULL;
-    const uint32_t limit = sbit_graph_value_limit(s->source);
-    for (size_t i = 0; i < s->output_count; i++) {
-        s->outputs[i] = sbit_graph_output(s->graph, i);
-        s->wanted[s->outputs[i].idx] = true;
-    }
-    for (size_t i = 0; i < s->state_count; i++) {
-        s->states[i].output = desc->states[i].output;
-        s->states[i].input = desc->states[i].input;
-        s->wanted[s->states[i].output.idx] = true;
-    }
-    for (size_t i = 0; i < desc->tap_count && tapped; i++) {
-        s->tapped[desc->taps[i].idx] = true;
-    }
-    for (uint32_t idx = 1; desc->tap_all && tapped && idx < limit; idx++) {
-        s->tapped[idx] = true;
-    }
-    s->has_taps = tapped && (desc->tap_all || desc->tap_count > 0);
-}
-
-/* Marks the values that nodes which results and taps need read, and these nodes in node_at, from
- * the last to the first; how many there are. `order`, `captured`: room for all nodes and values. */
-static size_t sbit__session_needed(sbit_session *s, bool *needed, sbit_node_id *order,
-                                   sbit_value_id *captured)
-{
-    size_t count = 0, kept = 0;
-    for (sbit_node_id id = sbit_graph_first(s->graph); id.idx != 0;
-         id = sbit_graph_next(s->graph, id)) {
-        order[count++] = id;
-    }
-    for (uint32_t idx = 1; idx < s->value_limit; idx++) {
-        needed[idx] = s->wanted[idx] || s->tapped[idx];
-    }
-    while (count-- > 0) {
-        const sbit_node *node = sbit_graph_node(s->graph, order[count]);
-        size_t captures = 0;
-        bool keep = false;
-        for (size_t i = 0; i < node->output_count; i++) {
-            keep = keep || (node->outputs[i].idx != 0 && needed[node->outputs[i].idx]);
-        }
-        if (!keep) {
-            continue;
-        }
-        s->node_at[node->id.idx] = 1;
-        kept++;
-        for (size_t i = 0; i < node->input_count; i++) {
-            needed[node->inputs[i].idx] = true;
-        }
-        captures = sbit_graph_captures(s->graph, node->id, captured, s->value_limit);
-        for (size_t i = 0; i < captures; i++) {
-            needed[captured[i].idx] = true;
-        }
-    }
-    return kept;
-}
-
-/* What is kept of the nodes that node_at marks. */
-static sbit_status sbit__session_nodes(sbit_session *s, size_t count, sbit_value_id *captured,
-                                       sbit_error *error)
-{
-    bool ok = true;
-    size_t ins = 0, outs = 0;
-    s->nodes = (sbit__exec_node *)sbit__session_array(s, count, sizeof(sbit__exec_node), &ok);
-    for (sbit_node_id id = sbit_graph_first(s->graph); ok && id.idx != 0;
-         id = sbit_graph_next(s->graph, id)) {
-        const sbit_node *node = sbit_graph_node(s->graph, id);
-        sbit__exec_node *data = &s->nodes[s->node_count];
-        if (s->node_at[id.idx] == 0) {
-            continue;
-        }
-        s->node_at[id.idx] = (uint32_t)++s->node_count;
-        data->node = node;
-        data->row = sbit__op_row(s->graph, node, &data->opset);
-        data->capture_count = sbit_graph_captures(s->graph, id, captured, s->value_limit);
-        if (data->capture_count > 0) {
-            data->captures = (sbit_value_id *)sbit__session_array(s, data->capture_count,
-                                                                  sizeof(sbit_value_id), &ok);
-            for (size_t i = 0; ok && i < data->capture_count; i++) {
-                data->captures[i] = captured[i];
-            }
-        }
-        ins = node->input_count > ins ? node->input_count : ins;
-        outs = node->output_count > outs ? node->output_count : outs;
-    }
-    return ok ? sbit__session_make_call(s, ins, outs, error)
-              : sbit__fail_oom(error, count * sizeof(sbit__exec_node));
-}
-
-SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id)
-{
-    for (size_t i = 0; i < s->input_count; i++) {
-        if (s->inputs[i].idx == id.idx) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* An input to feed, with memory for its type, so that feeding it takes none. */
-static sbit_status sbit__session_add_input(sbit_session *s, sbit_value_id id, sbit_error *error)
-{
-    sbit__exec_value *value = sbit__exec_own(s, id.idx);
-    if (value != NULL) {
-        value->fed_type = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *value->fed_type);
-    }
-    if (value == NULL || value->fed_type == NULL) {
-        return sbit__fail_oom(error, sizeof *value);
-    }
-    s->inputs[s->input_count++] = id;
-    return SBIT_OK;
-}
-
-/* Inputs to feed. */
-static sbit_status sbit__session_sources(sbit_session *s, const sbit_session_desc *desc,
-                                         const bool *needed, sbit_error *error)
-{
-    const bool all_inputs = s->parent != NULL || s->program->all_inputs;
-    for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
-        if (!sbit__session_has_input(s, desc->inputs[i])) {
-            SBIT__TRY(sbit__session_add_input(s, desc->inputs[i], error));
-        }
-    }
-    for (size_t i = 0; i < sbit_graph_input_count(s->graph); i++) {
-        const sbit_value_id id = sbit_graph_input(s->graph, i);
-        const sbit_value_info *info = sbit_graph_value(s->graph, id);
-        if (!info->is_constant && !info->has_default && (all_inputs || needed[id.idx]) &&
-            sbit__state_find(s, id) == NULL && !sbit__session_has_input(s, id)) {
-            SBIT__TRY(sbit__session_add_input(s, id, error));
-        }
-    }
-    return SBIT_OK;
-}
-
-/* The needed values that are those of the graph around this one. */
-static sbit_status sbit__session_captures(sbit_session *s, const bool *needed,
-                                          sbit_value_id *captured, sbit_error *error)
-{
-    bool ok = true;
-    for (uint32_t idx = 1; idx < s->value_limit; idx++) {
-        sbit_value_id id;
-        id.idx = idx;
-        if (needed[idx] && sbit_graph_value_alive(s->graph, id) &&
-            sbit_graph_value(s->graph, id)->outer.idx != 0) {
-            captured[s->capture_count++] = id;
-        }
-    }
-    s->captures =
-        (sbit_value_id *)sbit__session_array(s, s->capture_count, sizeof(sbit_value_id), &ok);
-    if (!ok) {
-        return sbit__fail_oom(error, s->capture_count * sizeof(sbit_value_id));
-    }
-    memcpy(s->captures, captured, s->capture_count * sizeof(sbit_value_id));
-    return SBIT_OK;
-}
-
-/* >>making */
-
-/* Which nodes and values there are; `arena`: for what is not kept. */
-static sbit_status sbit__session_find(sbit_session *s, const sbit_session_desc *desc,
-                                      sbit__arena *arena, sbit_error *error)
-{
-    bool *needed = (bool *)sbit__arena_array(arena, s->value_limit, sizeof(bool));
-    sbit_node_id *order =
-        (sbit_node_id *)sbit__arena_array(arena, s->node_limit, sizeof(sbit_node_id));
-    sbit_value_id *captured =
-        (sbit_value_id *)sbit__arena_array(arena, s->value_limit, sizeof(sbit_value_id));
-    if (needed == NULL || order == NULL || captured == NULL) {
-        return sbit__fail_oom(error, s->value_limit * sizeof(sbit_value_id));
-    }
-    const size_t count = sbit__session_needed(s, needed, order, captured);
-    SBIT__TRY(sbit__session_nodes(s, count, captured, error));
-    SBIT__TRY(sbit__session_sources(s, desc, needed, error));
-    return sbit__session_captures(s, needed, captured, error);
-}
-
-static sbit_status sbit__session_fill(sbit_session *s, const sbit_session_desc *desc,
-                                      sbit_error *error)
-{
-    const sbit__lowered *lowered = sbit__program_lowered(s->program, s->graph);
-    sbit__arena passing;
-    s->source = lowered != NULL ? lowered->source : s->graph;
-    s->state_count = desc->state_count;
-    s->output_count = sbit_graph_output_count(s->graph);
-    SBIT__TRY(sbit__session_arrays(s, error));
-    sbit__session_targets(s, desc);
-    sbit__arena_init(&passing, &s->allocator);
-    const sbit_status status = sbit__session_find(s, desc, &passing, error);
-    sbit__arena_deinit(&passing);
-    SBIT__TRY(status);
-    return sbit__state_begin_all(s, error);
-}
-
-SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_graph *graph,
-                                        const sbit_session_desc *desc, sbit_session *parent,
-                                        sbit__exec_node *parent_node, sbit_session **out,
-                                        sbit_error *error)
-{
-    sbit_ctx *ctx = program->ctx;
-    const sbit_allocator *base = parent != NULL ? &parent->allocator : &ctx->allocator;
-    sbit_session *s = (sbit_session *)sbit__calloc(base, 1, sizeof *s);
-    sbit_session_desc defaults;
-    sbit_status status = SBIT_OK;
-    if (s == NULL) {
-        return sbit__fail_oom(error, sizeof *s);
-    }
-    memset(&defaults, 0, sizeof defaults);
-    if (parent != NULL && parent->tap_bodies) {
-        defaults.tap_fn = parent->tap_fn;
-        defaults.tap_user = parent->tap_user;
-        defaults.tap_all = defaults.tap_bodies = true;
-    }
-    desc = desc != NULL ? desc : &defaults;
-    s->ctx = ctx;
-    s->program = program;
-    s->graph = graph;
-    s->parent = parent;
-    s->parent_node = parent_node;
-    s->tap_fn = desc->tap_fn;
-    s->tap_user = desc->tap_user;
-    s->keep_values = desc->keep_values;
-    s->tap_bodies = desc->tap_bodies && desc->tap_fn != NULL;
-    s->profile = desc->profile;
-    s->allocator = *base;
-    if (parent == NULL) {
-        sbit__meter_init(&s->meter, base, desc->max_bytes, &s->allocator);
-        s->meter.bytes = s->meter.peak = sizeof *s;
-    }
-    sbit__arena_init(&s->arena, &s->allocator);
-    sbit__arena_init(&s->plan_arena, &s->allocator);
-    s->arena.block_bytes = s->plan_arena.block_bytes = SBIT__EXEC_ARENA;
-    status = sbit__session_fill(s, desc, error);
-    if (status != SBIT_OK) {
-        status = sbit__meter_explain(s, status, error);
-        sbit_session_destroy(s);
-        return status;
-    }
-    *out = s;
-    return SBIT_OK;
-}
-
-/* Plan, parameter blocks, sessions of bodies. */
-static void sbit__session_free_nodes(sbit_session *s)
-{
-    sbit__plan_drop(s);
-    for (size_t o = 0; o < s->node_count; o++) {
-        sbit__exec_node *node = &s->nodes[o];
-        sbit__body_results_free(s, node);
-        sbit__exec_free_params(s, node);
-        while (node->bodies != NULL) {
-            sbit__exec_body *body = node->bodies;
-            node->bodies = body->next;
-            sbit_session_destroy(body->session);
-            sbit__free(&s->allocator, body, sizeof *body);
-        }
-    }
 }
 
 SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_session_desc *desc,
@@ -57885,46 +57990,6 @@ SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_sess
     }
     (*out)->owned = program;
     return SBIT_OK;
-}
-
-SPARSEBIT_API sbit_status sbit_session_create_for(const sbit_program *program,
-                                                  const sbit_session_desc *desc, sbit_session **out,
-                                                  sbit_error *error)
-{
-    sbit_session_desc own = program->desc;
-    own.tap_fn = desc != NULL && desc->tap_fn != NULL ? desc->tap_fn : own.tap_fn;
-    own.tap_user = desc != NULL && desc->tap_fn != NULL ? desc->tap_user : own.tap_user;
-    own.profile = desc != NULL && desc->profile;
-    own.max_bytes = desc != NULL ? desc->max_bytes : 0;
-    return sbit__session_make(program, program->graph, &own, NULL, NULL, out, error);
-}
-
-SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
-{
-    sbit_allocator allocator;
-    if (session == NULL) {
-        return;
-    }
-    allocator = session->parent != NULL ? session->allocator : session->ctx->allocator;
-    sbit__session_free_nodes(session);
-    for (uint32_t idx = 0; session->values != NULL && idx < session->value_limit; idx++) {
-        if (session->values[idx] != NULL && !session->values[idx]->shared) {
-            sbit__dynamic_free(session, &session->values[idx]->dynamic);
-        }
-    }
-    for (size_t i = 0; session->result_blocks != NULL && i < session->output_count; i++) {
-        sbit__dynamic_free(session, &session->result_blocks[i]);
-    }
-    for (size_t i = 0; session->states != NULL && i < session->state_count; i++) {
-        sbit__dynamic_free(session, &session->states[i].memory);
-        sbit__dynamic_free(session, &session->states[i].passing);
-    }
-    sbit__block_free_all(session, &session->text, &session->dynamic_bytes);
-    sbit__free_aligned(&session->allocator, session->scratch, session->scratch_bytes);
-    sbit__arena_deinit(&session->plan_arena);
-    sbit__arena_deinit(&session->arena);
-    sbit_program_destroy(session->owned);
-    sbit__free(&allocator, session, sizeof *session);
 }
 
 /* >>inputs */
@@ -57995,20 +58060,6 @@ static sbit_status sbit__session_check_input(const sbit_session *s, const sbit_v
         return sbit__fail(error, SBIT_ERR_SHAPE, info->name,
                           "input '%s' is declared as %s and cannot be %s", info->name, b, a);
     }
-    return SBIT_OK;
-}
-
-SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
-                                            const sbit_type *type, sbit_error *error)
-{
-    if (value->fed_type == NULL) {
-        value->fed_type = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *type);
-    }
-    if (value->fed_type == NULL) {
-        return sbit__meter_explain(s, sbit__fail_oom(error, sizeof *type), error);
-    }
-    *value->fed_type = *type;
-    value->fed = true;
     return SBIT_OK;
 }
 
@@ -58122,6 +58173,24 @@ static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static
                             count == 1 ? "input %s was not set" : "inputs %s were not set", text);
 }
 
+/* Memory for results of a known shape that lie in the caller's memory: they are copied. */
+static sbit_status sbit__session_reserve(sbit_session *s, sbit_error *error)
+{
+    for (size_t i = 0; i < s->output_count; i++) {
+        const sbit__exec_value *value = s->values[s->outputs[i].idx];
+        const bool copied = !sbit__exec_owns(s, s->outputs[i].idx) &&
+                            sbit__type_static(&value->type) && value->type.dtype != SBIT_STRING;
+        sbit_tensor tensor;
+        sbit__dynamic_set_constant(s, &s->result_blocks[i], copied);
+        if (copied) {
+            sbit__tensor_of_type(&value->type, &tensor);
+            SBIT__TRY(sbit__dynamic_tensor(s, &s->result_blocks[i], tensor.dtype, tensor.rank,
+                                           tensor.dims, &tensor, error));
+        }
+    }
+    return sbit__state_reserve_all(s, error);
+}
+
 /* A plan for the inputs as they are set now. */
 static sbit_status sbit__session_plan_now(sbit_session *session, sbit_error *error)
 {
@@ -58134,7 +58203,7 @@ static sbit_status sbit__session_plan_now(sbit_session *session, sbit_error *err
     }
     SBIT__TRY(sbit__plan_make(session, error));
     session->stale = false;
-    return SBIT_OK;
+    return sbit__session_reserve(session, error);
 }
 
 SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error)
@@ -58157,7 +58226,7 @@ static sbit_status sbit__session_result(sbit_session *s, size_t i, sbit_error *e
     const uint32_t idx = s->outputs[i].idx;
     const sbit_value *value = &s->values[idx]->value;
     sbit__dynamic *copy = &s->result_blocks[i];
-    sbit__block_free_all(s, &copy->items, &s->dynamic_bytes);
+    sbit__block_free_all(s, &copy->items);
     s->results[i] = *value;
     if (sbit__exec_owns(s, idx) && !sbit__value_has_text(value)) {
         return SBIT_OK;
@@ -58227,7 +58296,6 @@ static void sbit__session_add_memory(const sbit_session *s, sbit_session_memory 
         memory->scratch_bytes = bytes > memory->scratch_bytes ? bytes : memory->scratch_bytes;
     }
     memory->state_bytes += s->state_bytes;
-    memory->dynamic_bytes += s->dynamic_peak;
     for (size_t o = 0; o < s->node_count; o++) {
         for (const sbit__exec_body *body = s->nodes[o].bodies; body != NULL; body = body->next) {
             if (body->session != NULL) {
@@ -58244,6 +58312,7 @@ SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_sess
         sbit__session_add_memory(session, out);
         out->packed_bytes = session->program->packed_bytes;
         out->total_bytes = session->meter.peak;
+        out->dynamic_bytes = session->dynamic_meter.peak;
     }
 }
 
@@ -58251,11 +58320,20 @@ SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_sess
 static bool sbit__session_on_integers(const sbit_session *s, const sbit_node *node)
 {
     bool found = strcmp(node->domain, "sbit") == 0 && node->op_type[0] == 'Q';
-    const sbit__exec_value *first =
-        node->input_count > 0 ? s->values[node->inputs[0].idx] : NULL;
-    found = found || (first != NULL &&
-                      (first->type.dtype == SBIT_U8 || first->type.dtype == SBIT_I8));
+    const sbit__exec_value *first = node->input_count > 0 ? s->values[node->inputs[0].idx] : NULL;
+    found =
+        found || (first != NULL && (first->type.dtype == SBIT_U8 || first->type.dtype == SBIT_I8));
     return found && strcmp(node->op_type, "DequantizeLinear") != 0;
+}
+
+/* The memory of an output is found while running. */
+static bool sbit__session_is_dynamic(const sbit_session *s, const sbit_node *node)
+{
+    bool found = false;
+    for (size_t i = 0; i < node->output_count; i++) {
+        found = found || sbit__exec_place(s, node->outputs[i].idx) == SBIT__PLACE_DYNAMIC;
+    }
+    return found;
 }
 
 /* Added by lowering to an operator that the caller has: no run of its own. */
@@ -58276,6 +58354,7 @@ static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, s
     out->node = id;
     out->lowered = sbit_graph_node(s->graph, into);
     out->on_integers = s->planned && sbit__session_on_integers(s, out->lowered);
+    out->is_dynamic = s->planned && sbit__session_is_dynamic(s, out->lowered);
     out->reason =
         lowered->reason != NULL && id.idx < lowered->reason_limit ? lowered->reason[id.idx] : NULL;
     if (first.idx != id.idx) {
@@ -58286,9 +58365,8 @@ static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, s
         const uint32_t at = s->node_at[into.idx];
         const sbit__exec_node *data = at != 0 ? &s->nodes[at - 1] : NULL;
         out->nanoseconds += data != NULL ? data->nanoseconds : 0;
-        out->runs += data == NULL || (out->runs > 0 && sbit__session_is_layout(s, into))
-                         ? 0
-                         : data->runs;
+        out->runs +=
+            data == NULL || (out->runs > 0 && sbit__session_is_layout(s, into)) ? 0 : data->runs;
         into = sbit_graph_next(s->graph, into);
     }
 }
@@ -58307,7 +58385,7 @@ SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node
     }
     return count;
 }
-/* ---- end src/exec/session.c ---- */
+/* ---- end src/exec/face.c ---- */
 
 /* ---- begin src/measure/measure.c ---- */
 /* measure.c: differences between tensors, ranks. >>measure
@@ -71339,7 +71417,9 @@ static bool sbit__place_reads(const sbit__placement *p, const sbit_node *node,
     if (result != 0) {
         return node->inputs[input].idx == p->facts->argument[result];
     }
-    return (sbit__place_flags(node, q) & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
+    const char *const *listed = p->quant->profile->inputs;
+    return (listed == NULL || sbit__word_listed(listed, node->op_type)) &&
+           (sbit__place_flags(node, q) & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
            (q->activations & (1u << input)) != 0;
 }
 

@@ -1257,9 +1257,20 @@ TEST(cli_info_simplify_bench_graph)
     CHECK_EQ_I64(json_number("operators", "Relu"), 1);
     CHECK_EQ_I64(json_number("opsets", "ai.onnx"), 13);
     CHECK_CONTAINS(cli.out, "\"shape\": [\"N\", 3, 8, 8]");
+    CHECK(strstr(cli.out, "session_bytes") == NULL); /* N is open */
     CHECK_EQ_I64(RUN("info %s", NET), 0);
     CHECK_CONTAINS(cli.out, "float32[N,3,8,8]");
     CHECK_CONTAINS(cli.out, "can run");
+    /* memory is told without running, and is what a run has taken */
+    CHECK_EQ_I64(RUN("bench %s --shape 5x3x8x8 --threads 1 --iters 1 --json", NET), 0);
+    const double session_bytes = json_number("", "session_bytes");
+    CHECK_EQ_I64(RUN("info %s --shape 5x3x8x8 --json", NET), 0);
+    CHECK_EQ_I64(json_number("memory", "session_bytes"), session_bytes);
+    CHECK(json_number("memory", "activation_bytes") < session_bytes);
+    CHECK(json_number("memory", "packed_bytes") > 0);
+    CHECK_CONTAINS(cli.out, "\"dynamic_nodes\": []");
+    CHECK_EQ_I64(RUN("info %s --shape 5x3x8x8", NET), 0);
+    CHECK_CONTAINS(cli.out, "memory");
 
     make_scale(TMP "scale.onnx", 2.0f, 0);
     CHECK_EQ_I64(RUN("simplify %sscale.onnx -o %ss.onnx --json", TMP, TMP), 0);

@@ -621,6 +621,44 @@ TEST(quantizer_registered_from_outside)
     target_end(&t);
 }
 
+/* Of two layers only the one that the profile lists gets a quantizer for its input. */
+TEST(profiles_may_list_whose_inputs_are_quantized)
+{
+    static const char *const conv_only[] = {"Conv", NULL};
+    static float data[SAMPLES * 3 * 16];
+    gauss(data, SAMPLES * 3 * 16, 81, 1.0f);
+    for (int listed = 0; listed < 2; listed++) {
+        sbit_profile_row mine;
+        target t;
+        sbit_site site;
+        static const float slope[4] = {1.0f, 2.0f, 3.0f, 4.0f};
+        sbit_value_id in[2];
+        memset(&mine, 0, sizeof mine);
+        mine.head.name = "mine";
+        mine.head.doc = "inputs of what is listed";
+        mine.flags = SBIT_PROFILE_SYMMETRIC_ONLY;
+        mine.activation_scheme = mine.weight_scheme = SBIT_QSCHEME_PER_TENSOR_SYMMETRIC;
+        mine.inputs = listed == 1 ? conv_only : NULL;
+        memset(&t, 0, sizeof t);
+        build_begin(&t.b, 13);
+        build_do(&t.b, sbit_profile_register(t.b.ctx, &mine, &t.b.error), "register");
+        const sbit_value_id x = build_input(&t.b, "x", SBIT_F32, "N,3,4,4");
+        in[0] = build_unary(&t.b, "Tanh", "between", same_conv(&t.b, "c", x, 3, true));
+        in[1] = build_constant(&t.b, "slope", SBIT_F32, "4,1", slope);
+        build_output(&t.b, build_node(&t.b, "MatMul", "m", in, 2, NULL, 0));
+        const sbit_tensor tensor = build_tensor(SBIT_F32, "4,3,4,4", data);
+        target_quantize(&t, "mine", NULL, &tensor);
+        if (!t.b.failed) {
+            const sbit_node *layer = target_node(&t, "MatMul");
+            CHECK(target_site(&t, "x", &site));
+            CHECK_EQ_I64(strcmp(target_producer(&t, layer->inputs[0])->op_type,
+                                "DequantizeLinear") == 0,
+                         listed == 0);
+        }
+        target_end(&t);
+    }
+}
+
 TEST(profile_registered_from_outside)
 {
     sbit_profile_row mine;

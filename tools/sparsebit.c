@@ -14,7 +14,8 @@ static const cli_command cli_commands[] = {
     {"info", "MODEL", "what a model contains and whether it can run", "--shape --json", "",
      "Shows inputs, outputs, operator sets, operators, parameters, multiply-accumulates (MACs),\n"
      "bytes by element type, and every operator that this build cannot run. Dims that the model\n"
-     "leaves open count as 1; --shape gives them.",
+     "leaves open count as 1; --shape gives them. When all are known, the memory that a session\n"
+     "takes with one thread is told, and which nodes find theirs while running only.",
      "sparsebit info model.onnx\nsparsebit info model.onnx --shape input=1x3x224x224 --json",
      cli_info},
     {"simplify", "MODEL", "fold constants, remove and fuse operators",

@@ -9,21 +9,6 @@
  */
 #include "exec_private.h"
 
-static void sbit__body_result_free(sbit_session *session, sbit__body_result *result)
-{
-    sbit__block_free_all(session, &result->blocks, &session->dynamic_bytes);
-    sbit__free(&session->allocator, result, sizeof *result);
-}
-
-SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node)
-{
-    while (node->results != NULL) {
-        sbit__body_result *result = node->results;
-        node->results = result->next;
-        sbit__body_result_free(session, result);
-    }
-}
-
 static sbit_status sbit__body_session(sbit_session *session, sbit__exec_node *node,
                                       const sbit_graph *graph, sbit_session **out,
                                       sbit_error *error)
@@ -33,17 +18,20 @@ static sbit_status sbit__body_session(sbit_session *session, sbit__exec_node *no
         body = body->next;
     }
     if (body == NULL) {
-        body = (sbit__exec_body *)sbit__calloc(&session->allocator, 1, sizeof *body);
+        const sbit_allocator *a = session->planned ? &session->dynamic : &session->allocator;
+        body = (sbit__exec_body *)sbit__calloc(a, 1, sizeof *body);
         if (body == NULL) {
             return sbit__fail_oom(error, sizeof *body);
         }
+        body->late = session->planned;
         body->graph = graph;
         body->next = node->bodies;
         node->bodies = body;
     }
     if (body->session == NULL) {
-        SBIT__TRY(sbit__session_make(session->program, graph, NULL, session, node, &body->session,
-                                     error));
+        SBIT__TRY(sbit__session_make(session->program, graph, NULL, session, node, body->late,
+                                     &body->session, error));
+        body->session->call.run_body = sbit__exec_run_body;
     }
     *out = body->session;
     return SBIT_OK;
@@ -62,8 +50,7 @@ static sbit_status sbit__body_feed(sbit_session *body, const sbit_value *const *
         if (input == NULL) {
             return sbit__fail_oom(error, sizeof *input);
         }
-        *changed =
-            *changed || !input->fed || !sbit__graph_type_equal(&type, input->fed_type);
+        *changed = *changed || !input->fed || !sbit__graph_type_equal(&type, input->fed_type);
         SBIT__TRY(sbit__session_set_type(body, input, &type, error));
         input->value = *inputs[i];
     }
@@ -86,15 +73,15 @@ static sbit_status sbit__body_results(sbit_session *session, sbit__exec_node *no
 {
     for (size_t i = 0; i < body->output_count; i++) {
         sbit__body_result *result =
-            (sbit__body_result *)sbit__calloc(&session->allocator, 1, sizeof *result);
+            (sbit__body_result *)sbit__calloc(&session->dynamic, 1, sizeof *result);
         if (result == NULL) {
             return sbit__fail_oom(error, sizeof *result);
         }
         result->next = node->results;
         result->call = node->body_calls;
         node->results = result;
-        SBIT__TRY(sbit__value_copy(session, &result->blocks, &body->values[body->outputs[i].idx]->value,
-                                   &outputs[i], error));
+        SBIT__TRY(sbit__value_copy(session, &result->blocks,
+                                   &body->values[body->outputs[i].idx]->value, &outputs[i], error));
         result->key = outputs[i].kind == SBIT_KIND_TENSOR ? outputs[i].tensor.data
                                                           : (const void *)outputs[i].items;
     }

@@ -1,7 +1,7 @@
 /* constants.c: what constants of a program make: values computed from them, packed forms.
  * >>constants
  *
- * Called by: program. Calls: step, infer, ops (row->run, row->pack).
+ * Called by: face. Calls: session, program, step, infer, ops (row->run, row->pack).
  * A node whose inputs are all constant is computed here, once for all sessions, unless its outputs
  * would be much larger than what they are made of. Large floats wait until a row packs them, and
  * are freed when the last one has, so that a model with integer weights never holds all its floats.
@@ -418,8 +418,8 @@ static sbit_status sbit__constants_fill(sbit__constants *fold, sbit_error *error
     sbit__arena *arena = &s->plan_arena;
     fold->readers = (uint32_t *)sbit__arena_array(arena, s->value_limit, sizeof(uint32_t));
     fold->keep = (bool *)sbit__arena_array(arena, s->value_limit, sizeof(bool));
-    fold->stack = (sbit__exec_node **)sbit__arena_array(arena, s->node_count + 1,
-                                                        sizeof(sbit__exec_node *));
+    fold->stack =
+        (sbit__exec_node **)sbit__arena_array(arena, s->node_count + 1, sizeof(sbit__exec_node *));
     if (fold->readers == NULL || fold->keep == NULL || fold->stack == NULL) {
         return sbit__fail_oom(error, s->value_limit * sizeof(uint32_t));
     }
@@ -431,8 +431,8 @@ static sbit_status sbit__constants_fill(sbit__constants *fold, sbit_error *error
     return sbit__constants_hand_over(fold, error);
 }
 
-SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_graph *graph,
-                                           sbit__made *made, sbit_error *error)
+static sbit_status sbit__constants_graph(sbit_program *program, const sbit_graph *graph,
+                                         sbit__made *made, sbit_error *error)
 {
     sbit__constants fold;
     sbit_session_desc desc;
@@ -449,11 +449,31 @@ SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_gra
         made->released == NULL) {
         return sbit__fail_oom(error, nodes * sizeof(void *));
     }
-    SBIT__TRY(sbit__session_make(program, graph, &desc, NULL, NULL, &fold.session, error));
+    SBIT__TRY(sbit__session_make(program, graph, &desc, NULL, NULL, false, &fold.session, error));
     fold.program = program;
     fold.graph = graph;
     fold.made = made;
     status = sbit__constants_fill(&fold, error);
     sbit_session_destroy(fold.session);
     return status;
+}
+
+/* Bodies after the graphs that they stand in. */
+SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error)
+{
+    bool again = true;
+    while (again) {
+        again = false;
+        for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
+             graph = graph->next_graph) {
+            sbit__made *made = &program->made[graph->index];
+            if (graph->alive && !made->done &&
+                (graph->parent == NULL || program->made[graph->parent->index].done)) {
+                SBIT__TRY(sbit__constants_graph(program, graph, made, error));
+                made->done = true;
+                again = true;
+            }
+        }
+    }
+    return SBIT_OK;
 }

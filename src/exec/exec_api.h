@@ -1,10 +1,13 @@
-/* exec_api.h: the one executor: a session is a plan for a graph plus its memory. >>exec
+/* exec_api.h: the one executor: a program is what a graph is run as, a session a plan for it plus
+ * memory. >>exec
  *
- * Called by: users, calibration, verification, training's forward pass. Calls: infer, ops.
- * A session borrows the graph, which must not be edited while the session lives. It plans once per
- * combination of input shapes: types, kernels and packed weights (row->prepare), fusion of
- * epilogues, and offsets in one block of memory that values share when their lives do not overlap.
- * One thread at a time per session; several sessions of one graph may run at once.
+ * Called by: users, calibration, verification, training. Calls: infer, ops.
+ * A program is made once: a clone of the graph in which operators are fused (lowered), with packed
+ * weights (row->pack). It borrows the constants of the graph, which must not be edited while
+ * program and sessions live. A session plans when it is given inputs of new shapes, not while it
+ * runs: types, kernels (row->prepare), and offsets in one block of memory that values share when
+ * their lives do not overlap. One thread at a time per session; several sessions of one program or
+ * graph may run at once.
  */
 #ifndef SBIT_EXEC_API_H
 #define SBIT_EXEC_API_H
@@ -34,15 +37,15 @@ typedef struct sbit_session_state {
     sbit_value_id output, input;
 } sbit_session_state;
 
-/* {0} is valid. Of a program, all but tap_fn, tap_user, profile and max_bytes counts (taps only if
- * tap_fn is set); of its sessions, only these four. */
+/* {0} is valid. Of a program, all but tap_fn, tap_user, profile, max_bytes and dynamic_bytes counts
+ * (taps only if tap_fn is set); of its sessions, only these five. */
 typedef struct sbit_session_desc {
-    sbit_tap_fn tap_fn;         /* NULL: none */
+    sbit_tap_fn tap_fn; /* NULL: none; taps without it are INVALID_ARGUMENT */
     void *tap_user;
-    const sbit_value_id *taps;  /* of the root graph; kept from being fused away */
+    const sbit_value_id *taps; /* of the root graph; kept from being fused away */
     size_t tap_count;
-    bool tap_all;               /* every value of the root graph; turns fusion off */
-    bool tap_bodies;            /* every value of every body, in each run of it; likewise there */
+    bool tap_all;                 /* every value of the root graph; turns fusion off */
+    bool tap_bodies;              /* every value of every body, in each run of it; likewise there */
     const sbit_value_id *outputs; /* NULL: the graph's outputs; only what they need is run */
     size_t output_count;
     /* Values that the caller feeds, in this order: inner ones (what only they need is not run) and
@@ -53,13 +56,14 @@ typedef struct sbit_session_desc {
      * graph, else as zeros, if the declared shape is fixed; else it has to be set. */
     const sbit_session_state *states;
     size_t state_count;
-    bool keep_values;           /* nothing shares memory, nothing is fused: see
-                                   sbit_session_value */
-    bool disable_fusion;        /* no lowering: every operator by itself, as ONNX defines it */
-    bool disable_integers;      /* what lies between DequantizeLinear and QuantizeLinear is
-                                   computed in float32: a simulation */
-    bool profile;               /* measure each node */
-    size_t max_bytes;           /* 0: no limit on the session's memory: total_bytes below */
+    bool keep_values;      /* nothing shares memory, nothing is fused: see
+                              sbit_session_value */
+    bool disable_fusion;   /* no lowering: every operator by itself, as ONNX defines it */
+    bool disable_integers; /* what lies between DequantizeLinear and QuantizeLinear is
+                              computed in float32: a simulation */
+    bool profile;          /* measure each node */
+    size_t max_bytes;      /* 0: no limit on the session's memory: total_bytes below */
+    size_t dynamic_bytes;  /* 0: no limit on the part of it that is found while running */
 } sbit_session_desc;
 
 /* Errors: UNSUPPORTED, naming every node that has no row (all at once), and those of infer and
@@ -74,8 +78,8 @@ SPARSEBIT_API sbit_status sbit_program_create(sbit_graph *graph, const sbit_sess
                                               sbit_program **out, sbit_error *error);
 SPARSEBIT_API void sbit_program_destroy(sbit_program *program); /* after its sessions */
 SPARSEBIT_API sbit_status sbit_session_create_for(const sbit_program *program,
-                                                  const sbit_session_desc *desc,
-                                                  sbit_session **out, sbit_error *error);
+                                                  const sbit_session_desc *desc, sbit_session **out,
+                                                  sbit_error *error);
 
 /* Inputs the caller must feed: desc.inputs, declared inputs without a default value. */
 SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session);
@@ -97,7 +101,8 @@ SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const ch
 SPARSEBIT_API sbit_status sbit_session_set_input_at(sbit_session *session, size_t index,
                                                     const sbit_tensor *tensor, sbit_error *error);
 
-/* Plans for the inputs set so far without running; sbit_session_run does it by itself. */
+/* Plans for the inputs set so far without running; sbit_session_run does it by itself. Inputs of a
+ * fixed shape need not be set. */
 SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error);
 /* What the current plan takes. All zero before the first plan. */
 typedef struct sbit_session_memory {
@@ -105,11 +110,13 @@ typedef struct sbit_session_memory {
     size_t unshared_bytes;   /* the values without reuse */
     size_t scratch_bytes;    /* the largest of one node; in the block, if shapes are known */
     size_t state_bytes;      /* parameter blocks, values known for the shapes at hand, states */
-    size_t dynamic_bytes;    /* values whose shape depends on data, high-water mark so far */
+    size_t dynamic_bytes;    /* what runs took for values whose shape depends on data, and for
+                                bodies that could not be planned; the largest sum so far */
     size_t packed_bytes;     /* of the program: packed weights and values made of constants */
     size_t total_bytes;      /* all that the session takes of its allocator, the largest sum so far,
-                                its own objects included; not the program's. Without dynamic values
-                                a run takes no more, and max_bytes of exactly this suffices */
+                                its own objects and dynamic_bytes included; not the program's. A
+                                run without dynamic nodes takes no more than is told before it, and
+                                max_bytes of exactly this suffices */
 } sbit_session_memory;
 SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out);
 
@@ -127,13 +134,14 @@ SPARSEBIT_API const sbit_value *sbit_session_value(const sbit_session *session, 
  * there are. With desc.profile, nanoseconds and runs are counted since creation; a node whose
  * outputs are known when the session plans (made of constants or of shapes) has no runs. */
 typedef struct sbit_node_profile {
-    sbit_node_id node;        /* of the caller's graph */
+    sbit_node_id node; /* of the caller's graph */
     uint64_t nanoseconds, runs;
     sbit_node_id fused_into;  /* the node of the caller's graph that its time is counted at; none:
                                  it is counted here */
     const sbit_node *lowered; /* what does its work: a node of the session's own graph, borrowed
                                  from it; internal operators have domain "sbit" */
     bool on_integers;         /* it works on 8-bit integers; known once the session has planned */
+    bool is_dynamic;          /* the memory of its outputs is found while running; likewise */
     const char *reason;       /* why it was left as it is, where something better exists; or NULL */
 } sbit_node_profile;
 SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node_profile *nodes,

@@ -5,8 +5,8 @@
  * A program is what is run, with all that its constants make; sessions only read it. What outlives
  * a plan in a session: the order of nodes, blocks of values whose shape depends on data, sessions
  * of bodies. What a plan holds (types, places, steps, parameter blocks) is made anew when input
- * shapes change. Arrays "by value" and "by node" are indexed by the ids' idx; those of sessions hold
- * no more than pointers: constants are the program's, and what nothing needs has no memory.
+ * shapes change. Arrays "by value" and "by node" are indexed by the ids' idx; those of sessions
+ * hold no more than pointers: constants are the program's, and what nothing needs has no memory.
  */
 #ifndef SBIT_EXEC_PRIVATE_H
 #define SBIT_EXEC_PRIVATE_H
@@ -50,7 +50,7 @@ typedef struct sbit__exec_block {
 typedef struct sbit__dynamic {
     void *main;
     size_t main_bytes;
-    bool constant; /* main counts as state */
+    bool constant; /* main is made when the session plans, and counts as state */
     sbit__exec_block *items;
 } sbit__dynamic;
 
@@ -71,7 +71,8 @@ typedef struct sbit__exec_value {
 
 /* A parameter block; the data follow, aligned for any number. */
 typedef struct sbit__params {
-    size_t bytes, unused; /* of the data */
+    size_t bytes; /* of the data */
+    size_t late;  /* made while running: dynamic */
 } sbit__params;
 
 /* A result of run_body, in the node that called it. */
@@ -87,6 +88,7 @@ typedef struct sbit__exec_body {
     struct sbit__exec_body *next;
     const sbit_graph *graph;
     sbit_session *session;
+    bool late; /* made while running: dynamic */
 } sbit__exec_body;
 
 /* Types of inputs and outputs at the last prepare while running. */
@@ -169,7 +171,7 @@ struct sbit_program {
     sbit__lowered *graphs; /* by index in the family */
     size_t graph_count;
     sbit__made *made; /* likewise, with the bodies that expanding made */
-    bool *kept; /* by value of the root: looked at from outside */
+    bool *kept;       /* by value of the root: looked at from outside */
     uint32_t kept_limit;
     sbit_session_desc desc;   /* for its sessions; its arrays are the program's */
     bool all_inputs;          /* every declared input is one of the sessions' */
@@ -197,8 +199,9 @@ typedef struct sbit__meter {
 
 struct sbit_session {
     sbit_ctx *ctx;
-    sbit_allocator allocator; /* of all that the session owns: the root's meter */
-    sbit__meter meter;        /* of the root */
+    sbit_allocator allocator; /* of what is planned: the root's meter */
+    sbit_allocator dynamic;   /* of what is found while running: passes through `allocator` */
+    sbit__meter meter, dynamic_meter; /* of the root */
     const sbit_program *program;
     sbit_program *owned;      /* `program`, if nobody else has it; else NULL */
     const sbit_graph *graph;  /* what is run: the program's, or a body of it */
@@ -218,7 +221,7 @@ struct sbit_session {
     sbit__exec_node *nodes;    /* that are needed, in order */
     size_t node_count;
     uint32_t *node_at; /* by node: where it is in `nodes`, plus 1; 0: nothing needs it */
-    sbit_op_call call;      /* of the step that runs */
+    sbit_op_call call; /* of the step that runs */
     sbit__call_arrays arrays;
     sbit__packing *packing; /* NULL: nothing is packed now */
     sbit_value_id *inputs, *outputs, *captures;
@@ -238,7 +241,7 @@ struct sbit_session {
     size_t step_count;
     void *block, *scratch;
     size_t block_bytes, scratch_bytes, unshared_bytes;
-    size_t state_bytes, dynamic_bytes, dynamic_peak;
+    size_t state_bytes;
     sbit__exec_block *text; /* of string outputs, until the next run */
 };
 
@@ -252,9 +255,10 @@ SBIT__FN void sbit__meter_init(sbit__meter *meter, const sbit_allocator *base, s
 /* Out of memory because of the limit is LIMIT. */
 SBIT__FN sbit_status sbit__meter_explain(const sbit_session *session, sbit_status status,
                                          sbit_error *error);
-SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
-                               size_t *counter); /* not zeroed; NULL: out of memory */
-SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list, size_t *counter);
+/* Blocks are not zeroed; NULL: out of memory. */
+SBIT__FN sbit__exec_block *sbit__block_make(const sbit_allocator *allocator, size_t bytes);
+SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes);
+SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list);
 SBIT__FN void *sbit__block_data(sbit__exec_block *block);
 /* Elements of a static type; INT64_MAX: too many. */
 SBIT__FN int64_t sbit__type_elements(const sbit_type *type);
@@ -278,6 +282,12 @@ SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type 
 /* Whether the memory of a value is the session's, so that it outlives the run. */
 SBIT__FN bool sbit__exec_owns(const sbit_session *session, uint32_t idx);
 
+/* The type that a value is fed with from now on. */
+SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
+                                            const sbit_type *type, sbit_error *error);
+SBIT__FN void sbit__body_result_free(sbit_session *session, sbit__body_result *result);
+SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node);
+
 /* >>steps (step.c, run.c) */
 /* What all calls of a session's rows have, and room for the inputs and outputs of one. */
 SBIT__FN sbit_status sbit__session_make_call(sbit_session *session, size_t ins, size_t outs,
@@ -299,23 +309,16 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error);
 /* >>program (program.c) */
 SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
                                         sbit_program **out, sbit_error *error);
-/* Computes and packs constants, if that is not done yet: before the first plan. */
-SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error);
 /* What lowering says of a graph of the program; NULL: it was made while expanding operators. */
 SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
                                                     const sbit_graph *graph);
-SBIT__FN const sbit__made *sbit__program_made(const sbit_program *program,
-                                              const sbit_graph *graph);
+SBIT__FN const sbit__made *sbit__program_made(const sbit_program *program, const sbit_graph *graph);
 /* The constant of a value, once constants are folded; NULL: it is none. */
 SBIT__FN sbit__exec_value *sbit__program_constant(const sbit_program *program,
                                                   const sbit_graph *graph, uint32_t idx);
 /* Takes over the memory. */
 SBIT__FN sbit_status sbit__program_take(sbit_program *program, sbit__dynamic *dynamic,
                                         sbit_error *error);
-/* >>constants (constants.c) */
-SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_graph *graph,
-                                           sbit__made *made, sbit_error *error);
-
 /* >>plan (plan.c, memory.c) */
 SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error);
 SBIT__FN void sbit__plan_drop(sbit_session *session);
@@ -327,28 +330,28 @@ SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
 
 /* >>states (states.c) */
 SBIT__FN sbit__exec_state *sbit__state_find(const sbit_session *s, sbit_value_id input);
+SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id); /* is fed */
 /* The state becomes a copy of `tensor`; zeros, if that has no data. */
 SBIT__FN sbit_status sbit__state_set(sbit_session *s, sbit__exec_state *state,
                                      const sbit_tensor *tensor, sbit_error *error);
 /* What states are before anybody sets them. */
 SBIT__FN sbit_status sbit__state_begin_all(sbit_session *s, sbit_error *error);
+/* Memory for what has to be put aside on the way. */
+SBIT__FN sbit_status sbit__state_reserve_all(sbit_session *s, sbit_error *error);
 /* After a run: outputs go into the inputs that they are carried to. */
 SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error);
 
-/* >>sessions (session.c, body.c) */
-/* The type that a value is fed with from now on. */
-SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
-                                            const sbit_type *type, sbit_error *error);
-SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id); /* is fed */
+/* >>sessions (session.c, body.c, constants.c) */
 SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_graph *graph,
                                         const sbit_session_desc *desc, sbit_session *parent,
-                                        sbit__exec_node *parent_node, sbit_session **out,
+                                        sbit__exec_node *parent_node, bool late, sbit_session **out,
                                         sbit_error *error);
+/* Computes and packs constants, if that is not done yet: before the first plan. */
+SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error);
 SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_graph *body,
                                          const sbit_value *const *inputs, size_t input_count,
                                          sbit_value *outputs, size_t output_count,
                                          sbit_error *error);
-SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node);
 
 #ifdef __cplusplus
 }

@@ -148,8 +148,8 @@ static size_t sbit__fit_offset(sbit__fit *fit, const sbit__life *life)
     return offset;
 }
 
-static bool sbit__fit_init(sbit__fit *fit, sbit__life *const *lives, size_t count,
-                           size_t steps, sbit__arena *arena)
+static bool sbit__fit_init(sbit__fit *fit, sbit__life *const *lives, size_t count, size_t steps,
+                           sbit__arena *arena)
 {
     fit->arena = arena;
     fit->leaves = 1;

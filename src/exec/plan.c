@@ -14,6 +14,7 @@
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
     const sbit_allocator *a = &session->allocator;
+    (void)sbit__exec_scratch(session, 0, NULL); /* cannot fail */
     for (size_t o = 0; o < session->node_count; o++) {
         session->nodes[o].skipped = false;
         if (session->nodes[o].late != NULL) {
@@ -292,9 +293,8 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit__exe
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
         /* text that a row made (alloc_text) lasts for one run only */
-        if (idx != 0 &&
-            (session->values[idx]->type.dtype == SBIT_STRING ||
-             sbit__type_elements(&session->values[idx]->type) > SBIT__PLAN_SMALL)) {
+        if (idx != 0 && (session->values[idx]->type.dtype == SBIT_STRING ||
+                         sbit__type_elements(&session->values[idx]->type) > SBIT__PLAN_SMALL)) {
             return false;
         }
     }
@@ -479,10 +479,10 @@ static sbit_status sbit__plan_check_types(const sbit_session *session, sbit_erro
         }
         count++;
     }
-    return count == 0 ? SBIT_OK
-                      : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
-                                   "%lu nodes cannot be executed: %s%s", (unsigned long)count, text,
-                                   used >= sizeof text ? " ... and more" : "");
+    return count == 0
+               ? SBIT_OK
+               : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "%lu nodes cannot be executed: %s%s",
+                            (unsigned long)count, text, used >= sizeof text ? " ... and more" : "");
 }
 
 static sbit_status sbit__plan_steps(sbit_session *session, sbit_error *error)

@@ -1,7 +1,7 @@
 /* program.c: what a session runs: a private clone of the caller's graph, cut to what is asked for
  * and lowered. >>program
  *
- * Called by: session. Calls: lower, graph, infer.
+ * Called by: session, plan, constants, face. Calls: lower, graph, infer.
  * Ids are the caller's; constants are borrowed, so the caller's graph has to outlive the program.
  */
 #include "exec_private.h"
@@ -33,11 +33,13 @@ static sbit_status sbit__program_check_ids(const sbit_graph *graph, const char *
 static sbit_status sbit__program_check_desc(const sbit_graph *graph, const sbit_session_desc *desc,
                                             sbit_error *error)
 {
+    if (desc->tap_fn == NULL && (desc->tap_count > 0 || desc->tap_all || desc->tap_bodies)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "the session is to be tapped, but there is no tap_fn");
+    }
     SBIT__TRY(sbit__program_check_ids(graph, "output", desc->outputs, desc->output_count, error));
     SBIT__TRY(sbit__program_check_ids(graph, "input", desc->inputs, desc->input_count, error));
-    if (desc->tap_fn != NULL) {
-        SBIT__TRY(sbit__program_check_ids(graph, "tap", desc->taps, desc->tap_count, error));
-    }
+    SBIT__TRY(sbit__program_check_ids(graph, "tap", desc->taps, desc->tap_count, error));
     for (size_t i = 0; i < desc->state_count; i++) {
         SBIT__TRY(sbit__program_check_ids(graph, "state", &desc->states[i].output, 1, error));
         SBIT__TRY(sbit__program_check_ids(graph, "state", &desc->states[i].input, 1, error));
@@ -153,26 +155,6 @@ static sbit_status sbit__program_lower(sbit_program *program, const sbit_session
     return SBIT_OK;
 }
 
-/* Bodies after the graphs that they stand in. */
-SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error)
-{
-    bool again = true;
-    while (again) {
-        again = false;
-        for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
-             graph = graph->next_graph) {
-            sbit__made *made = &program->made[graph->index];
-            if (graph->alive && !made->done &&
-                (graph->parent == NULL || program->made[graph->parent->index].done)) {
-                SBIT__TRY(sbit__constants_graph(program, graph, made, error));
-                made->done = true;
-                again = true;
-            }
-        }
-    }
-    return SBIT_OK;
-}
-
 static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *source,
                                       const sbit_session_desc *desc, sbit_error *error)
 {
@@ -263,20 +245,6 @@ SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_ses
     if (status == SBIT_OK) {
         status = sbit__program_fill(program, source, desc, error);
     }
-    if (status != SBIT_OK) {
-        sbit_program_destroy(program);
-        return status;
-    }
-    *out = program;
-    return SBIT_OK;
-}
-
-SPARSEBIT_API sbit_status sbit_program_create(sbit_graph *graph, const sbit_session_desc *desc,
-                                              sbit_program **out, sbit_error *error)
-{
-    sbit_program *program = NULL;
-    SBIT__TRY(sbit__program_make(graph, desc, &program, error));
-    const sbit_status status = sbit__program_fold(program, error);
     if (status != SBIT_OK) {
         sbit_program_destroy(program);
         return status;

@@ -8,7 +8,8 @@ static sbit_status sbit__exec_tap(sbit_session *session, uint32_t idx, sbit_erro
 {
     sbit_value_id id;
     id.idx = idx;
-    return session->tap_fn(session->source, id, &session->values[idx]->value, session->tap_user, error);
+    return session->tap_fn(session->source, id, &session->values[idx]->value, session->tap_user,
+                           error);
 }
 
 /* Inputs, and values that the plan knows without running. */
@@ -18,10 +19,9 @@ static sbit_status sbit__exec_tap_first(sbit_session *session, sbit_error *error
         const sbit__place place = sbit__exec_place(session, idx);
         sbit_value_id id;
         id.idx = idx;
-        if (session->tapped[idx] &&
-            (place == SBIT__PLACE_INPUT || place == SBIT__PLACE_CAPTURED ||
-             (place == SBIT__PLACE_CONSTANT &&
-              !sbit_graph_value(session->graph, id)->is_constant))) {
+        if (session->tapped[idx] && (place == SBIT__PLACE_INPUT || place == SBIT__PLACE_CAPTURED ||
+                                     (place == SBIT__PLACE_CONSTANT &&
+                                      !sbit_graph_value(session->graph, id)->is_constant))) {
             SBIT__TRY(sbit__exec_tap(session, idx, error));
         }
     }
@@ -30,7 +30,7 @@ static sbit_status sbit__exec_tap_first(sbit_session *session, sbit_error *error
 
 SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error)
 {
-    sbit__block_free_all(session, &session->text, &session->dynamic_bytes);
+    sbit__block_free_all(session, &session->text);
     if (session->has_taps) {
         SBIT__TRY(sbit__exec_tap_first(session, error));
     }

@@ -1,6 +1,6 @@
 /* states.c: values that a session carries from the end of a run to the begin of the next. >>states
  *
- * Called by: session. Calls: storage.
+ * Called by: session, face. Calls: storage.
  * A state's input is fed from memory of the session, so that setting it copies.
  */
 #include "exec_private.h"
@@ -13,6 +13,16 @@ SBIT__FN sbit__exec_state *sbit__state_find(const sbit_session *s, sbit_value_id
         }
     }
     return NULL;
+}
+
+SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id)
+{
+    for (size_t i = 0; i < s->input_count; i++) {
+        if (s->inputs[i].idx == id.idx) {
+            return true;
+        }
+    }
+    return false;
 }
 
 SBIT__FN sbit_status sbit__state_set(sbit_session *s, sbit__exec_state *state,
@@ -75,6 +85,19 @@ SBIT__FN sbit_status sbit__state_begin_all(sbit_session *s, sbit_error *error)
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__state_reserve_all(sbit_session *s, sbit_error *error)
+{
+    for (size_t i = 0; i < s->state_count; i++) {
+        sbit__exec_state *state = &s->states[i];
+        sbit_tensor tensor = s->values[state->input.idx]->value.tensor;
+        if (!sbit__exec_owns(s, state->output.idx) && state->output.idx != state->input.idx) {
+            SBIT__TRY(sbit__dynamic_tensor(s, &state->passing, tensor.dtype, tensor.rank,
+                                           tensor.dims, &tensor, error));
+        }
+    }
+    return SBIT_OK;
+}
+
 /* An output that lies in the memory of an input is put aside first: that may be another state. */
 static sbit_status sbit__state_check(sbit_session *s, sbit__exec_state *state, sbit_error *error)
 {
@@ -82,8 +105,7 @@ static sbit_status sbit__state_check(sbit_session *s, sbit__exec_state *state, s
     const sbit_type type = sbit__type_of_value(from, &s->values[state->output.idx]->type);
     const sbit_type *want = s->values[state->input.idx]->fed_type;
     sbit_tensor copy;
-    if (from->kind != SBIT_KIND_TENSOR ||
-        !sbit__graph_type_equal(&type, want)) {
+    if (from->kind != SBIT_KIND_TENSOR || !sbit__graph_type_equal(&type, want)) {
         char a[96], b[96];
         sbit__type_describe(s->graph, &type, a, sizeof a);
         sbit__type_describe(s->graph, want, b, sizeof b);

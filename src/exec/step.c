@@ -13,14 +13,12 @@
 static void *sbit__call_alloc_packed(const sbit_op_call *call, size_t bytes)
 {
     sbit_session *session = ((sbit__step *)call->session)->session;
-    size_t counted = 0;
-    void *data = session->packing != NULL && session->packing->block == NULL
-                     ? sbit__block_add(session, &session->packing->block, bytes, &counted)
-                     : NULL;
-    if (data != NULL) {
-        memset(data, 0, bytes);
+    sbit__packing *packing = session->packing;
+    if (packing == NULL || packing->block != NULL) {
+        return NULL;
     }
-    return data;
+    packing->block = sbit__block_make(&session->allocator, bytes);
+    return packing->block != NULL ? memset(sbit__block_data(packing->block), 0, bytes) : NULL;
 }
 
 static void *sbit__params_data(sbit__params *params)
@@ -34,18 +32,21 @@ static void *sbit__call_alloc_params(const sbit_op_call *call, size_t bytes)
     sbit__step *step = (sbit__step *)call->session;
     sbit_session *session = step->session;
     sbit__exec_node *data = step->data;
-    if (data->params != NULL && data->params->bytes != bytes) {
+    if (data->params != NULL &&
+        (data->params->bytes != bytes || data->params->late != (size_t)step->late)) {
         sbit__exec_free_params(session, data);
     }
     if (data->params == NULL) {
         size_t total = 0;
         if (sbit__add_size(bytes, sizeof *data->params, &total)) {
-            data->params = (sbit__params *)sbit__alloc(&session->allocator, total);
+            data->params = (sbit__params *)sbit__alloc(
+                step->late ? &session->dynamic : &session->allocator, total);
         }
         if (data->params == NULL) {
             return NULL;
         }
         data->params->bytes = bytes;
+        data->params->late = step->late ? 1 : 0;
         session->state_bytes += bytes;
     }
     step->asked = true;
@@ -65,7 +66,7 @@ static void sbit__call_release_input(const sbit_op_call *call, int32_t input)
 static void *sbit__call_alloc_text(const sbit_op_call *call, size_t bytes)
 {
     sbit_session *session = ((sbit__step *)call->session)->session;
-    return sbit__block_add(session, &session->text, bytes, &session->dynamic_bytes);
+    return sbit__block_add(session, &session->text, bytes);
 }
 
 /* An output that the row may give storage to; NULL if there is none. */
@@ -101,8 +102,7 @@ static sbit_status sbit__call_alloc_output(const sbit_op_call *call, int32_t out
         target = &out->value.items[item];
         SBIT__TRY(sbit__exec_shape(dtype, rank, dims, &target->tensor, &bytes, error));
         target->kind = SBIT_KIND_TENSOR;
-        target->tensor.data =
-            sbit__block_add(session, &out->dynamic.items, bytes, &session->dynamic_bytes);
+        target->tensor.data = sbit__block_add(session, &out->dynamic.items, bytes);
         return target->tensor.data == NULL ? sbit__fail_oom(error, bytes) : SBIT_OK;
     }
     target->kind = SBIT_KIND_TENSOR;
@@ -122,8 +122,7 @@ static sbit_status sbit__call_alloc_items(const sbit_op_call *call, int32_t outp
     if (!sbit__mul_size((size_t)count, sizeof(sbit_value), &bytes)) {
         return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "a sequence is too long");
     }
-    items = (sbit_value *)sbit__block_add(session, &out->dynamic.items, bytes,
-                                          &session->dynamic_bytes);
+    items = (sbit_value *)sbit__block_add(session, &out->dynamic.items, bytes);
     if (items == NULL) {
         return sbit__fail_oom(error, bytes);
     }
@@ -153,18 +152,19 @@ SBIT__FN void sbit__exec_free_params(sbit_session *session, sbit__exec_node *nod
 {
     if (node->params != NULL) {
         session->state_bytes -= node->params->bytes;
-        sbit__free(&session->allocator, node->params, node->params->bytes + sizeof *node->params);
+        sbit__free(node->params->late ? &session->dynamic : &session->allocator, node->params,
+                   node->params->bytes + sizeof *node->params);
         node->params = NULL;
     }
     if (node->late != NULL) {
-        sbit__free(&session->allocator, node->late, node->late->bytes);
+        sbit__free(&session->dynamic, node->late, node->late->bytes);
         node->late = NULL;
     }
 }
 
 SBIT__FN sbit_status sbit__exec_scratch(sbit_session *session, size_t bytes, sbit_error *error)
 {
-    const sbit_allocator *a = &session->allocator;
+    const sbit_allocator *a = session->planned ? &session->dynamic : &session->allocator;
     if (bytes == session->scratch_bytes) {
         return SBIT_OK;
     }
@@ -259,7 +259,6 @@ SBIT__FN sbit_status sbit__session_make_call(sbit_session *session, size_t ins, 
     call->alloc_output = sbit__call_alloc_output;
     call->alloc_items = sbit__call_alloc_items;
     call->copy_output = sbit__call_copy_output;
-    call->run_body = sbit__exec_run_body;
     return SBIT_OK;
 }
 
@@ -316,7 +315,7 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
     }
     if (!same) {
         if (data->late == NULL) {
-            data->late = (sbit__exec_late *)sbit__alloc(&step->session->allocator, bytes);
+            data->late = (sbit__exec_late *)sbit__alloc(&step->session->dynamic, bytes);
         }
         if (data->late == NULL) {
             return sbit__fail_oom(error, bytes);
@@ -363,7 +362,8 @@ static sbit_status sbit__step_resolve(sbit__step *step, sbit_error *error)
     const sbit_node *node = step->data->node;
     sbit__arena arena;
     sbit_status status = SBIT_OK;
-    sbit__arena_init(&arena, &session->allocator);
+    sbit__arena_init(&arena, &session->dynamic);
+    arena.block_bytes = SBIT__EXEC_ARENA;
     infer->arena = &arena;
     infer->own_body_nodes = 0; /* each run has them anew */
     for (size_t i = 0; i < node->input_count; i++) {
@@ -411,7 +411,7 @@ static sbit_status sbit__step_storage(sbit__step *step, sbit_error *error)
             SBIT__TRY(sbit__step_allocate(step, out, error));
             continue;
         }
-        sbit__block_free_all(session, &out->dynamic.items, &session->dynamic_bytes);
+        sbit__block_free_all(session, &out->dynamic.items);
         memset(&out->value, 0, sizeof out->value);
     }
     return step->late ? sbit__step_prepare_late(step, error) : SBIT_OK;

@@ -69,7 +69,8 @@ SBIT__FN void sbit__meter_init(sbit__meter *meter, const sbit_allocator *base, s
 SBIT__FN sbit_status sbit__meter_explain(const sbit_session *session, sbit_status status,
                                          sbit_error *error)
 {
-    const sbit__meter *meter = (const sbit__meter *)session->allocator.user;
+    const sbit__meter *dynamic = (const sbit__meter *)session->dynamic.user;
+    const sbit__meter *meter = dynamic->refused ? dynamic : (const sbit__meter *)dynamic->base.user;
     char said[sizeof(((sbit_error *)0)->message)] = "out of memory";
     if (status != SBIT_ERR_OUT_OF_MEMORY || !meter->refused) {
         return status;
@@ -78,40 +79,44 @@ SBIT__FN sbit_status sbit__meter_explain(const sbit_session *session, sbit_statu
         memcpy(said, error->message, sizeof said);
     }
     return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
-                      "%.300s: the session may take %lu bytes of memory", said,
-                      (unsigned long)meter->limit);
+                      "%.300s: the session may take %lu bytes of memory%s", said,
+                      (unsigned long)meter->limit,
+                      meter == dynamic ? " for what depends on data (dynamic_bytes)" : "");
 }
 
 /* >>blocks */
 
-SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
-                               size_t *counter)
+SBIT__FN sbit__exec_block *sbit__block_make(const sbit_allocator *allocator, size_t bytes)
 {
     size_t total = 0;
     sbit__exec_block *block = NULL;
     if (sbit__add_size(bytes, SBIT__EXEC_ALIGN, &total)) {
-        block = (sbit__exec_block *)sbit__alloc_aligned(&session->allocator, total);
+        block = (sbit__exec_block *)sbit__alloc_aligned(allocator, total);
     }
+    if (block != NULL) {
+        block->next = NULL;
+        block->bytes = bytes;
+    }
+    return block;
+}
+
+SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes)
+{
+    sbit__exec_block *block = sbit__block_make(&session->dynamic, bytes);
     if (block == NULL) {
         return NULL;
     }
     block->next = *list;
-    block->bytes = bytes;
     *list = block;
-    *counter += bytes;
-    if (session->dynamic_bytes > session->dynamic_peak) {
-        session->dynamic_peak = session->dynamic_bytes;
-    }
-    return (char *)block + SBIT__EXEC_ALIGN;
+    return sbit__block_data(block);
 }
 
-SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list, size_t *counter)
+SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list)
 {
     while (*list != NULL) {
         sbit__exec_block *block = *list;
         *list = block->next;
-        *counter -= block->bytes;
-        sbit__free_aligned(&session->allocator, block, block->bytes + SBIT__EXEC_ALIGN);
+        sbit__free_aligned(&session->dynamic, block, block->bytes + SBIT__EXEC_ALIGN);
     }
 }
 
@@ -123,23 +128,29 @@ SBIT__FN bool sbit__exec_bytes(sbit_dtype dtype, int64_t count, size_t *bytes)
     return sbit_dtype_bytes((int32_t)dtype, count, bytes);
 }
 
-static size_t *sbit__dynamic_counter(sbit_session *session, const sbit__dynamic *dynamic)
+/* Memory of a value that is known when the session plans is planned memory. */
+static void sbit__dynamic_free_main(sbit_session *session, sbit__dynamic *dynamic)
 {
-    return dynamic->constant ? &session->state_bytes : &session->dynamic_bytes;
+    sbit__free_aligned(dynamic->constant ? &session->allocator : &session->dynamic, dynamic->main,
+                       dynamic->main_bytes);
+    session->state_bytes -= dynamic->constant ? dynamic->main_bytes : 0;
+    dynamic->main = NULL;
+    dynamic->main_bytes = 0;
 }
 
 SBIT__FN void sbit__dynamic_set_constant(sbit_session *session, sbit__dynamic *dynamic,
                                          bool constant)
 {
-    *sbit__dynamic_counter(session, dynamic) -= dynamic->main_bytes;
+    if (dynamic->constant != constant) {
+        sbit__dynamic_free_main(session, dynamic);
+    }
     dynamic->constant = constant;
-    *sbit__dynamic_counter(session, dynamic) += dynamic->main_bytes;
 }
 
 static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *dynamic,
                                          size_t bytes, sbit_error *error)
 {
-    const sbit_allocator *a = &session->allocator;
+    const sbit_allocator *a = dynamic->constant ? &session->allocator : &session->dynamic;
     void *data = NULL;
     if (bytes <= dynamic->main_bytes) {
         return SBIT_OK;
@@ -148,11 +159,8 @@ static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *d
     if (data == NULL) {
         return sbit__fail_oom(error, bytes);
     }
-    sbit__free_aligned(a, dynamic->main, dynamic->main_bytes);
-    *sbit__dynamic_counter(session, dynamic) += bytes - dynamic->main_bytes;
-    if (session->dynamic_bytes > session->dynamic_peak) {
-        session->dynamic_peak = session->dynamic_bytes;
-    }
+    sbit__dynamic_free_main(session, dynamic);
+    session->state_bytes += dynamic->constant ? bytes : 0;
     dynamic->main = data;
     dynamic->main_bytes = bytes;
     return SBIT_OK;
@@ -160,11 +168,8 @@ static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *d
 
 SBIT__FN void sbit__dynamic_free(sbit_session *session, sbit__dynamic *dynamic)
 {
-    sbit__block_free_all(session, &dynamic->items, &session->dynamic_bytes);
-    sbit__free_aligned(&session->allocator, dynamic->main, dynamic->main_bytes);
-    *sbit__dynamic_counter(session, dynamic) -= dynamic->main_bytes;
-    dynamic->main = NULL;
-    dynamic->main_bytes = 0;
+    sbit__block_free_all(session, &dynamic->items);
+    sbit__dynamic_free_main(session, dynamic);
 }
 
 SBIT__FN sbit_status sbit__exec_shape(sbit_dtype dtype, int32_t rank, const int64_t *dims,
@@ -216,7 +221,7 @@ static sbit_status sbit__text_copy(sbit_session *session, sbit__exec_block **lis
     for (int64_t i = 0; i < count; i++) {
         bytes += from[i].size + 1;
     }
-    text = (char *)sbit__block_add(session, list, bytes, &session->dynamic_bytes);
+    text = (char *)sbit__block_add(session, list, bytes);
     if (text == NULL) {
         return sbit__fail_oom(error, bytes);
     }
@@ -239,7 +244,7 @@ static sbit_status sbit__tensor_copy_to(sbit_session *session, sbit__exec_block 
     sbit_tensor copy;
     size_t bytes = 0;
     SBIT__TRY(sbit__exec_shape(tensor->dtype, tensor->rank, tensor->dims, &copy, &bytes, error));
-    copy.data = sbit__block_add(session, list, bytes, &session->dynamic_bytes);
+    copy.data = sbit__block_add(session, list, bytes);
     if (copy.data == NULL) {
         return sbit__fail_oom(error, bytes);
     }
@@ -272,7 +277,7 @@ SBIT__FN sbit_status sbit__value_copy(sbit_session *session, sbit__exec_block **
     if (!sbit__mul_size((size_t)value->item_count, sizeof(sbit_value), &bytes)) {
         return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "a sequence is too long");
     }
-    copy.items = (sbit_value *)sbit__block_add(session, list, bytes, &session->dynamic_bytes);
+    copy.items = (sbit_value *)sbit__block_add(session, list, bytes);
     if (copy.items == NULL) {
         return sbit__fail_oom(error, bytes);
     }
@@ -354,5 +359,36 @@ SBIT__FN void sbit__tensor_of_type(const sbit_type *type, sbit_tensor *out)
     out->rank = type->rank;
     for (int32_t d = 0; d < type->rank; d++) {
         out->dims[d] = type->dims[d].value;
+    }
+}
+
+SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
+                                            const sbit_type *type, sbit_error *error)
+{
+    if (value->fed_type == NULL) {
+        value->fed_type = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *type);
+    }
+    if (value->fed_type == NULL) {
+        return sbit__meter_explain(s, sbit__fail_oom(error, sizeof *type), error);
+    }
+    *value->fed_type = *type;
+    value->fed = true;
+    return SBIT_OK;
+}
+
+/* >>results of bodies */
+
+SBIT__FN void sbit__body_result_free(sbit_session *session, sbit__body_result *result)
+{
+    sbit__block_free_all(session, &result->blocks);
+    sbit__free(&session->dynamic, result, sizeof *result);
+}
+
+SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node)
+{
+    while (node->results != NULL) {
+        sbit__body_result *result = node->results;
+        node->results = result->next;
+        sbit__body_result_free(session, result);
     }
 }

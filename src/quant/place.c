@@ -182,7 +182,9 @@ static bool sbit__place_reads(const sbit__placement *p, const sbit_node *node,
     if (result != 0) {
         return node->inputs[input].idx == p->facts->argument[result];
     }
-    return (sbit__place_flags(node, q) & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
+    const char *const *listed = p->quant->profile->inputs;
+    return (listed == NULL || sbit__word_listed(listed, node->op_type)) &&
+           (sbit__place_flags(node, q) & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
            (q->activations & (1u << input)) != 0;
 }
 

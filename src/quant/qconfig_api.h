@@ -50,8 +50,9 @@ typedef struct sbit_profile_row {
     uint32_t flags;                                /* SBIT_PROFILE_* */
     sbit_qscheme activation_scheme, weight_scheme; /* without YAML */
     int32_t max_bits;                              /* of activations and weights; 0: 16 */
-    const char *const *inputs; /* whose activation inputs are quantized; NULL: as the facts of the
-                                  operators' rows say (SBIT_QUANT_INPUTS) */
+    const char *const *inputs; /* whose activation inputs are quantized; NULL: of all operators that
+                                  the facts of their rows (SBIT_QUANT_INPUTS) name. With CLASSIC the
+                                  list alone counts */
     const char *const *sums;   /* elementwise sums: QADD, residual branches, EXPORT.SHARE_SCALE */
     const char *const *clamps; /* fold into the output range of the operator before */
     const sbit_profile_chain *chains; /* see SCHEDULE.DISABLE_UNNECESSARY_QUANT */

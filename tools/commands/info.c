@@ -21,6 +21,9 @@ typedef struct cli_inventory {
     uint64_t bytes[SBIT_DTYPE_COUNT];
     cli_missing missing;
     cli_names open; /* dims of the inputs */
+    bool planned;   /* for its shapes: what follows is known */
+    sbit_session_memory memory;
+    cli_names dynamic; /* nodes that find their memory while running */
 } cli_inventory;
 
 static int cli_count_op(cli_inventory *inventory, const sbit_node *node)
@@ -94,6 +97,46 @@ static int cli_take_inventory(cli_inventory *inventory)
     return cli_missing_find(inventory->model->graph, &inventory->missing);
 }
 
+/* ---- memory of a session */
+
+static int cli_take_dynamic(cli_inventory *inventory, const sbit_session *session)
+{
+    const size_t count = sbit_session_profile(session, NULL, 0);
+    sbit_node_profile *nodes = (sbit_node_profile *)calloc(count + 1, sizeof *nodes);
+    int code = nodes != NULL ? CLI_OK : cli_fail_memory(count * sizeof *nodes);
+    for (size_t i = 0; code == CLI_OK && i < sbit_session_profile(session, nodes, count); i++) {
+        const sbit_node *node = sbit_graph_node(inventory->model->graph, nodes[i].node);
+        if (nodes[i].is_dynamic && nodes[i].fused_into.idx == 0) {
+            const char *name = cli_node_name(inventory->model->graph, node);
+            code = cli_names_add(&inventory->dynamic, name, strlen(name));
+        }
+    }
+    free(nodes);
+    return code;
+}
+
+/* What `run` takes, told by planning without running: for models whose shapes are known. The graph
+ * is simplified on the way, as `run` does. */
+static int cli_take_memory(const cli_args *args, cli_model *model, cli_inventory *inventory)
+{
+    sbit_session *session = NULL;
+    sbit_error error;
+    int code = CLI_OK;
+    if (inventory->open.count > 0 || inventory->missing.count > 0) {
+        return CLI_OK;
+    }
+    memset(&error, 0, sizeof error);
+    CLI_TRY(cli_model_prepare(args, model));
+    if (sbit_session_create(model->graph, NULL, &session, &error) == SBIT_OK &&
+        sbit_session_plan(session, &error) == SBIT_OK) {
+        inventory->planned = true;
+        sbit_session_memory_of(session, &inventory->memory);
+        code = cli_take_dynamic(inventory, session);
+    }
+    sbit_session_destroy(session);
+    return code;
+}
+
 /* " (N, H count as 1; --shape gives them)"; empty if the number is the true one. */
 static void cli_open_text(const cli_names *open, size_t open_nodes, char *text, size_t size)
 {
@@ -157,6 +200,23 @@ static void cli_print_operators(const cli_inventory *inventory)
     printf("\n");
 }
 
+static void cli_print_memory(const cli_inventory *inventory)
+{
+    char all[40], activations[40], packed[40];
+    if (!inventory->planned) {
+        return;
+    }
+    printf(
+        "%-12s %s a session, %s of it activations; %s packed weights\n", "memory",
+        cli_bytes_text((double)inventory->memory.total_bytes, all, sizeof all),
+        cli_bytes_text((double)inventory->memory.activation_bytes, activations, sizeof activations),
+        cli_bytes_text((double)inventory->memory.packed_bytes, packed, sizeof packed));
+    for (size_t i = 0; i < inventory->dynamic.count && i < 8; i++) {
+        printf("%-12s %s%s\n", i == 0 ? "dynamic" : "", inventory->dynamic.items[i],
+               i == 7 && inventory->dynamic.count > 8 ? " ..." : "");
+    }
+}
+
 static void cli_print_info(cli_inventory *inventory)
 {
     const cli_model *model = inventory->model;
@@ -189,6 +249,7 @@ static void cli_print_info(cli_inventory *inventory)
         }
     }
     printf("\n");
+    cli_print_memory(inventory);
     for (size_t i = 0; i < source->metadata_props_count; i++) {
         const sbit_onnx_string_entry *entry = &source->metadata_props[i];
         const char *value = entry->value.data != NULL ? entry->value.data : "";
@@ -275,6 +336,18 @@ static int cli_json_info(cli_inventory *inventory)
         }
     }
     sbit_json_close(&json.to, '}');
+    if (inventory->planned) {
+        sbit_json_open(&json.to, "memory", '{');
+        sbit_json_int(&json.to, "session_bytes", (int64_t)inventory->memory.total_bytes);
+        sbit_json_int(&json.to, "activation_bytes", (int64_t)inventory->memory.activation_bytes);
+        sbit_json_int(&json.to, "packed_bytes", (int64_t)inventory->memory.packed_bytes);
+        sbit_json_open(&json.to, "dynamic_nodes", '['); /* they take more while running */
+        for (size_t i = 0; i < inventory->dynamic.count; i++) {
+            sbit_json_text(&json.to, NULL, inventory->dynamic.items[i]);
+        }
+        sbit_json_close(&json.to, ']');
+        sbit_json_close(&json.to, '}');
+    }
     sbit_json_open(&json.to, "metadata", '{');
     for (size_t i = 0; i < source->metadata_props_count; i++) {
         const sbit_onnx_string_entry *entry = &source->metadata_props[i];
@@ -299,6 +372,7 @@ int cli_info(const cli_args *args)
         inventory.model = &model;
         code = args->shape.count > 0 ? cli_model_apply_shapes(&model, &args->shape, false) : code;
         code = code == CLI_OK ? cli_take_inventory(&inventory) : code;
+        code = code == CLI_OK ? cli_take_memory(args, &model, &inventory) : code;
         if (code == CLI_OK && args->json) {
             code = cli_json_info(&inventory);
         } else if (code == CLI_OK) {
@@ -306,6 +380,7 @@ int cli_info(const cli_args *args)
         }
         cli_missing_free(&inventory.missing);
         cli_names_free(&inventory.open);
+        cli_names_free(&inventory.dynamic);
         free(inventory.ops);
         cli_model_free(&model);
     }

@@ -12,6 +12,13 @@ const char *cli_explain_kind(const sbit_node_profile *node)
     return node->on_integers ? "integer" : "float";
 }
 
+static const char *cli_explain_reason(const sbit_node_profile *node)
+{
+    return node->reason != NULL ? node->reason
+           : node->is_dynamic   ? "its memory is found while running"
+                                : "";
+}
+
 int cli_explain_table(const sbit_graph *graph, const sbit_node_profile *nodes, size_t count)
 {
     static const char *const heads[] = {"node", "operator", "as", "ms", "part of", "because"};
@@ -44,7 +51,7 @@ int cli_explain_table(const sbit_graph *graph, const sbit_node_profile *nodes, s
         cli_table_cell(&table, "%s",
                        part ? cli_node_name(graph, sbit_graph_node(graph, nodes[i].fused_into))
                             : "");
-        cli_table_cell(&table, "%s", nodes[i].reason != NULL ? nodes[i].reason : "");
+        cli_table_cell(&table, "%s", cli_explain_reason(&nodes[i]));
     }
     CLI_TRY(cli_table_print(&table, stdout));
     printf("%-10s %lu integer (%.0f %% of the time), %lu float, %lu constant\n", "nodes",
@@ -57,5 +64,6 @@ void cli_explain_json(sbit_json *json, const sbit_node_profile *node)
 {
     sbit_json_text(json, "as", cli_explain_kind(node));
     sbit_json_text(json, "kernel", node->lowered->op_type);
-    sbit_json_text(json, "reason", node->reason != NULL ? node->reason : "");
+    sbit_json_text(json, "reason", cli_explain_reason(node));
+    sbit_json_bool(json, "dynamic", node->is_dynamic);
 }
