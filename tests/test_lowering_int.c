@@ -7,6 +7,10 @@
 
 #include "build_graph.h"
 
+#ifndef _WIN32
+#include <pthread.h> /* sessions in threads of the test */
+#endif
+
 /* ---- graphs */
 
 static sbit_value_id scalar(build *b, const char *name, sbit_dtype dtype, float value)
@@ -649,6 +653,97 @@ TEST(integer_max_pool_with_channels_first)
     free(r[0].bytes);
     free(r[1].bytes);
 }
+
+#ifndef _WIN32
+typedef struct shared_run {
+    const sbit_program *program;
+    float x[3 * 8 * 8], y[10];
+    int failures;
+} shared_run;
+
+static void *run_shared(void *user)
+{
+    shared_run *run = (shared_run *)user;
+    sbit_session *session = NULL;
+    sbit_error error;
+    const sbit_tensor tensor = build_tensor(SBIT_F32, "1,3,8,8", run->x);
+    run->failures = sbit_session_create_for(run->program, NULL, &session, &error) != SBIT_OK;
+    for (int i = 0; i < 20 && run->failures == 0; i++) {
+        run->failures += sbit_session_set_input(session, "x", &tensor, &error) != SBIT_OK ||
+                         sbit_session_run(session, &error) != SBIT_OK;
+    }
+    if (run->failures == 0) {
+        memcpy(run->y, sbit_session_output(session, 0)->tensor.data, sizeof run->y);
+    }
+    sbit_session_destroy(session);
+    return NULL;
+}
+
+/* A bit of everything: convolutions, sums, concatenation, tables, pools, attention, products. */
+static void build_network(build *b)
+{
+    static const int64_t two[2] = {2, 2}, tokens[1] = {1}, rows[3] = {0, 16, -1};
+    const sbit_attr pool[2] = {build_ints("kernel_shape", two, 2), build_ints("strides", two, 2)};
+    const sbit_attr mean[2] = {build_ints("axes", tokens, 1), build_int("keepdims", 0)};
+    const sbit_attr axis = build_int("axis", 1);
+    sbit_value_id in[2], y, x = build_input(b, "x", SBIT_F32, "n,3,8,8");
+    x = conv(b, pair(b, x, 0.02f, SBIT_U8, 128), "16,3,3,3", 1, true);
+    x = pair(b, build_unary(b, "Relu", "r", x), 0.03f, SBIT_U8, 0);
+    y = pair(b, conv(b, x, "16,1,3,3", 16, true), 0.03f, SBIT_U8, 128);
+    y = pair(b, build_unary(b, "HardSwish", "h", y), 0.02f, SBIT_U8, 20);
+    in[0] = pair(b, build_binary(b, "Add", "add", y, x), 0.04f, SBIT_U8, 100);
+    in[1] = x;
+    x = pair(b, build_node(b, "Concat", "c", in, 2, &axis, 1), 0.04f, SBIT_U8, 100);
+    x = pair(b, build_node(b, "MaxPool", "m", &x, 1, pool, 2), 0.04f, SBIT_U8, 100);
+    x = pair(b, conv(b, x, "16,32,1,1", 1, false), 0.03f, SBIT_U8, 128);
+    in[0] = x; /* a product of activations and Softmax */
+    in[1] = build_constant(b, "rows", SBIT_I64, "3", rows);
+    y = pair(b, build_node(b, "Reshape", "t", in, 2, NULL, 0), 0.03f, SBIT_U8, 128);
+    y = pair(b, build_binary(b, "MatMul", "mm", y, y), 0.1f, SBIT_U8, 128);
+    y = pair(b, build_unary(b, "Softmax", "s", y), 1.0f / 256.0f, SBIT_U8, 0);
+    y = pair(b, build_node(b, "ReduceMean", "mean", &y, 1, mean, 2), 1.0f / 256.0f, SBIT_U8, 0);
+    x = pair(b, build_node(b, "GlobalAveragePool", "g", &x, 1, NULL, 0), 0.02f, SBIT_U8, 128);
+    x = pair(b, build_unary(b, "Flatten", "f", x), 0.02f, SBIT_U8, 128);
+    in[0] = pair(b, build_binary(b, "Mul", "gate", x, y), 0.002f, SBIT_U8, 128);
+    in[1] = weight(b, "16,10", 1, 0.004f);
+    build_output(b, build_node(b, "Gemm", "logits", in, 2, NULL, 0));
+}
+
+/* Two threads, a session each, one program of a context with two threads of its own
+ * (make -C tests tsan). */
+TEST(threads_share_a_program_of_integers)
+{
+    static shared_run runs[3];
+    build b;
+    sbit_program *program = NULL;
+    pthread_t threads[2];
+    build_begin_threads(&b, 17, 2);
+    build_network(&b);
+    CHECK_EQ_I64(count_nodes(&b, NULL, "DequantizeLinear"), 0);
+    if (!b.failed &&
+        build_do(&b, sbit_program_create(b.graph, NULL, &program, &b.error), "program")) {
+        for (int i = 0; i < 3; i++) {
+            sbit_rng rng = sbit_rng_seed((uint64_t)(i == 2 ? 1 : i));
+            runs[i].program = program;
+            for (size_t k = 0; k < sizeof runs[i].x / sizeof runs[i].x[0]; k++) {
+                runs[i].x[k] = sbit_rng_normal(&rng);
+            }
+        }
+        for (int i = 0; i < 2; i++) {
+            CHECK_EQ_I64(pthread_create(&threads[i], NULL, run_shared, &runs[i]), 0);
+        }
+        for (int i = 0; i < 2; i++) {
+            pthread_join(threads[i], NULL);
+            CHECK_EQ_I64(runs[i].failures, 0);
+        }
+        (void)run_shared(&runs[2]);
+        CHECK(memcmp(runs[1].y, runs[2].y, sizeof runs[1].y) == 0);
+        CHECK(memcmp(runs[0].y, runs[2].y, sizeof runs[1].y) != 0);
+    }
+    sbit_program_destroy(program);
+    build_end(&b);
+}
+#endif
 
 static sbit_status look(const sbit_graph *graph, sbit_value_id id, const sbit_value *value,
                         void *user, sbit_error *error)
