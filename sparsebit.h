@@ -22919,6 +22919,12 @@ SBIT__FN sbit_status sbit__op_check(const sbit_op_call *call, sbit_error *error)
 SBIT__FN sbit_status sbit__op_prepare_check(const sbit_op_call *call, sbit_error *error);
 /* prepare of rows that need sbit__op_in_float's memory and nothing else. */
 SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *error);
+/* prepare: the parameter block becomes a copy of `plan`; run: `plan` becomes a copy of the block,
+ * and it is an error if there is none. */
+SBIT__FN sbit_status sbit__op_keep(const sbit_op_call *call, const void *plan, size_t bytes,
+                                   sbit_error *error);
+SBIT__FN sbit_status sbit__op_kept(const sbit_op_call *call, void *plan, size_t bytes,
+                                   sbit_error *error);
 SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error);
 /* Bytes rounded up to 64, so that what follows in scratch memory is aligned. */
 SBIT__FN size_t sbit__align64(size_t bytes);
@@ -23048,6 +23054,27 @@ SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *
 SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error)
 {
     return sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "out of memory");
+}
+
+SBIT__FN sbit_status sbit__op_keep(const sbit_op_call *call, const void *plan, size_t bytes,
+                                   sbit_error *error)
+{
+    void *block = call->alloc_params(call, bytes);
+    if (block == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    memcpy(block, plan, bytes);
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__op_kept(const sbit_op_call *call, void *plan, size_t bytes,
+                                   sbit_error *error)
+{
+    if (call->params == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    memcpy(plan, call->params, bytes);
+    return SBIT_OK;
 }
 
 SBIT__FN size_t sbit__align64(size_t bytes)
@@ -27181,6 +27208,7 @@ static sbit_status sbit__pooling_prepare(const sbit_op_call *call, sbit_error *e
     }
     SBIT__TRY(sbit__pooling_plan_of(call, sbit__pooling_kind_of(call), &plan, error));
     sbit__pooling_choose(&plan);
+    SBIT__TRY(sbit__op_keep(call, &plan, sizeof plan, error));
     *call->scratch_bytes =
         sbit__op_in_float_scratch(call) +
         (size_t)sbit_ctx_threads(call->ctx) * (size_t)sbit__pooling_floats(&plan) * sizeof(float);
@@ -27190,8 +27218,7 @@ static sbit_status sbit__pooling_prepare(const sbit_op_call *call, sbit_error *e
 static sbit_status sbit__pooling_task_of(const sbit_op_call *call, sbit__pooling_plan *plan,
                                          sbit__pooling_task *task, sbit_error *error)
 {
-    SBIT__TRY(sbit__pooling_plan_of(call, sbit__pooling_kind_of(call), plan, error));
-    sbit__pooling_choose(plan);
+    SBIT__TRY(sbit__op_kept(call, plan, sizeof *plan, error));
     memset(task, 0, sizeof *task);
     task->plan = plan;
     task->kernels = call->kernels;
@@ -29247,26 +29274,48 @@ static void sbit__softmax_lines64(void *user, int64_t begin, int64_t end, int32_
     }
 }
 
-static sbit_status sbit__softmax_run_kind(const sbit_op_call *call, sbit__softmax_kind kind,
-                                          sbit_error *error)
+/* What prepare found out. */
+typedef struct sbit__softmax_plan {
+    sbit__softmax_kind kind;
+    int64_t outer, length, inner;
+} sbit__softmax_plan;
+
+static sbit_status sbit__softmax_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0];
+    const char *op_type = call->row->op_type;
+    sbit__softmax_plan plan;
+    int32_t axis = 0;
+    SBIT__TRY(sbit__op_prepare_f32(call, error));
+    if (!sbit__type_static(x)) {
+        return SBIT_OK;
+    }
+    memset(&plan, 0, sizeof plan);
+    SBIT__TRY(sbit__softmax_axis(call, x->rank, &axis, error));
+    const bool flattens = call->row->since_version < 13 || x->rank == 0;
+    plan.kind = sbit__streq(op_type, "Softmax")      ? SBIT__SOFTMAX_PLAIN
+                : sbit__streq(op_type, "LogSoftmax") ? SBIT__SOFTMAX_LOG
+                                                     : SBIT__SOFTMAX_HARD;
+    plan.outer = sbit__type_count(x, 0, axis);
+    plan.length = sbit__type_count(x, axis, flattens ? x->rank : axis + 1);
+    plan.inner = flattens ? 1 : sbit__type_count(x, axis + 1, x->rank);
+    return sbit__op_keep(call, &plan, sizeof plan, error);
+}
+
+static sbit_status sbit__softmax_run_any(const sbit_op_call *call, sbit_error *error)
 {
     sbit__softmax_task task;
+    sbit__softmax_plan plan;
     const sbit_tensor *x = call->in[0];
-    int32_t axis = 0;
-    SBIT__TRY(sbit__softmax_axis(call, x->rank, &axis, error));
+    SBIT__TRY(sbit__op_kept(call, &plan, sizeof plan, error));
     memset(&task, 0, sizeof task);
-    task.kind = kind;
+    task.kind = plan.kind;
     task.kernels = call->kernels;
     task.x = x->data;
     task.y = call->out[0]->data;
-    task.outer = sbit__tensor_span(x, 0, axis);
-    if (call->row->since_version < 13 || x->rank == 0) {
-        task.length = sbit__tensor_span(x, axis, x->rank);
-        task.inner = 1;
-    } else {
-        task.length = x->dims[axis];
-        task.inner = sbit__tensor_span(x, axis + 1, x->rank);
-    }
+    task.outer = plan.outer;
+    task.length = plan.length;
+    task.inner = plan.inner;
     if (sbit_tensor_count(x) == 0) {
         return SBIT_OK;
     }
@@ -29285,34 +29334,9 @@ static sbit_status sbit__softmax_run_kind(const sbit_op_call *call, sbit__softma
     return SBIT_OK;
 }
 
-static sbit_status sbit__softmax_plain(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__softmax_run_kind(call, SBIT__SOFTMAX_PLAIN, error);
-}
-
 static sbit_status sbit__softmax_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_in_float(call, sbit__softmax_plain, sbit__softmax_plain, error);
-}
-
-static sbit_status sbit__softmax_log(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__softmax_run_kind(call, SBIT__SOFTMAX_LOG, error);
-}
-
-static sbit_status sbit__logsoftmax_run(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__op_in_float(call, sbit__softmax_log, sbit__softmax_log, error);
-}
-
-static sbit_status sbit__softmax_hard(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__softmax_run_kind(call, SBIT__SOFTMAX_HARD, error);
-}
-
-static sbit_status sbit__hardmax_run(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__op_in_float(call, sbit__softmax_hard, sbit__softmax_hard, error);
+    return sbit__op_in_float(call, sbit__softmax_run_any, sbit__softmax_run_any, error);
 }
 
 /* ---- channels */
@@ -29327,44 +29351,40 @@ static sbit_status sbit__softmax_label(const sbit_channel_call *call, sbit_error
 
 /* ---- rows */
 
-static const sbit_op_quant sbit__softmax_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
-                                                      SBIT_QUANT_FIXED_RANGE,
-                                                  1,
-                                                  -1,
-                                                  -1,
-                                                  -1,
-                                                  0,
-                                                  0,
-                                                  NULL,
-                                                  0,
-                                                  1};
+static const sbit_op_quant sbit__softmax_quant = {
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_FIXED_RANGE,
+    1,
+    -1,
+    -1,
+    -1,
+    0,
+    0,
+    NULL,
+    0,
+    1};
 static const sbit_op_channel sbit__softmax_channel = {SBIT_CHANNEL_OWN,   1, 0, 0, 0,
                                                       sbit__softmax_label};
 static const sbit_op_quant sbit__logsoftmax_quant = {
     SBIT_QUANT_KEEP_FLOAT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 
-#define SBIT__SOFTMAX_ROW(name, version, types, run, gradient, quant)                              \
+#define SBIT__SOFTMAX_ROW(name, version, types, gradient, quant)                                   \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__softmax_infer, sbit__op_prepare_f32, run, gradient,  \
-            NULL, quant, &sbit__softmax_channel, NULL                                              \
+        "", name, version, types, 0, 0, sbit__softmax_infer, sbit__softmax_prepare,                \
+            sbit__softmax_run, gradient, NULL, quant, &sbit__softmax_channel, NULL                 \
     }
 
 static const sbit_op_row sbit__softmax_rows[] = {
-    SBIT__SOFTMAX_ROW("Softmax", 1, SBIT__T_FLOATS1, sbit__softmax_run, sbit__grad_softmax,
-                      &sbit__softmax_quant),
-    SBIT__SOFTMAX_ROW("Softmax", 11, SBIT__T_FLOATS1, sbit__softmax_run, sbit__grad_softmax,
-                      &sbit__softmax_quant),
-    SBIT__SOFTMAX_ROW("Softmax", 13, SBIT_T_FLOATS, sbit__softmax_run, sbit__grad_softmax,
-                      &sbit__softmax_quant),
-    SBIT__SOFTMAX_ROW("LogSoftmax", 1, SBIT__T_FLOATS1, sbit__logsoftmax_run, sbit__grad_softmax,
+    SBIT__SOFTMAX_ROW("Softmax", 1, SBIT__T_FLOATS1, sbit__grad_softmax, &sbit__softmax_quant),
+    SBIT__SOFTMAX_ROW("Softmax", 11, SBIT__T_FLOATS1, sbit__grad_softmax, &sbit__softmax_quant),
+    SBIT__SOFTMAX_ROW("Softmax", 13, SBIT_T_FLOATS, sbit__grad_softmax, &sbit__softmax_quant),
+    SBIT__SOFTMAX_ROW("LogSoftmax", 1, SBIT__T_FLOATS1, sbit__grad_softmax,
                       &sbit__logsoftmax_quant),
-    SBIT__SOFTMAX_ROW("LogSoftmax", 11, SBIT__T_FLOATS1, sbit__logsoftmax_run, sbit__grad_softmax,
+    SBIT__SOFTMAX_ROW("LogSoftmax", 11, SBIT__T_FLOATS1, sbit__grad_softmax,
                       &sbit__logsoftmax_quant),
-    SBIT__SOFTMAX_ROW("LogSoftmax", 13, SBIT_T_FLOATS, sbit__logsoftmax_run, sbit__grad_softmax,
-                      &sbit__logsoftmax_quant),
-    SBIT__SOFTMAX_ROW("Hardmax", 1, SBIT__T_FLOATS1, sbit__hardmax_run, NULL, NULL),
-    SBIT__SOFTMAX_ROW("Hardmax", 11, SBIT__T_FLOATS1, sbit__hardmax_run, NULL, NULL),
-    SBIT__SOFTMAX_ROW("Hardmax", 13, SBIT_T_FLOATS, sbit__hardmax_run, NULL, NULL),
+    SBIT__SOFTMAX_ROW("LogSoftmax", 13, SBIT_T_FLOATS, sbit__grad_softmax, &sbit__logsoftmax_quant),
+    SBIT__SOFTMAX_ROW("Hardmax", 1, SBIT__T_FLOATS1, NULL, NULL),
+    SBIT__SOFTMAX_ROW("Hardmax", 11, SBIT__T_FLOATS1, NULL, NULL),
+    SBIT__SOFTMAX_ROW("Hardmax", 13, SBIT_T_FLOATS, NULL, NULL),
 };
 
 #undef SBIT__SOFTMAX_STRIP
@@ -29675,6 +29695,7 @@ static sbit_status sbit__attention_prepare(const sbit_op_call *call, sbit_error 
         }
     }
     SBIT__TRY(sbit__attention_of(call, &a, error));
+    SBIT__TRY(sbit__op_keep(call, &a, sizeof a, error));
     *call->scratch_bytes =
         sbit__op_in_float_scratch(call) + sbit__attention_past_bytes(call, &a, 1) +
         sbit__attention_past_bytes(call, &a, 2) +
@@ -29932,7 +29953,7 @@ static sbit_status sbit__attention_run_on(const sbit_op_call *call, bool wide, s
     sbit__attention_task t;
     char *scratch = (char *)call->scratch;
     const int32_t rank = call->in_type[0]->rank;
-    SBIT__TRY(sbit__attention_of(call, &a, error));
+    SBIT__TRY(sbit__op_kept(call, &a, sizeof a, error));
     memset(&t, 0, sizeof t);
     t.call = call;
     t.a = &a;
@@ -30032,6 +30053,7 @@ static sbit_status sbit__attention_grad_prepare(const sbit_op_call *call, sbit_e
         }
     }
     SBIT__TRY(sbit__attention_of(call, &a, error));
+    SBIT__TRY(sbit__op_keep(call, &a, sizeof a, error));
     *call->scratch_bytes = sbit__attention_grad_bytes(&a) * (size_t)sbit_ctx_threads(call->ctx);
     return SBIT_OK;
 }
@@ -30167,7 +30189,7 @@ static sbit_status sbit__attention_grad_run(const sbit_op_call *call, sbit_error
     sbit__attention a;
     sbit__attention_grad g;
     const int32_t rank = call->in_type[0]->rank;
-    SBIT__TRY(sbit__attention_of(call, &a, error));
+    SBIT__TRY(sbit__op_kept(call, &a, sizeof a, error));
     memset(&g, 0, sizeof g);
     g.a = g.t.a = &a;
     g.t.call = call;
@@ -31868,6 +31890,7 @@ static sbit_status sbit__rnn_of(const sbit_op_call *call, sbit__rnn *rnn, sbit_e
 
 /* Packed weights of one direction lie behind each other: W, R's first rows, R's other rows. */
 typedef struct sbit__rnn_params {
+    sbit__rnn rnn;
     size_t part_bytes[3];
     int64_t blocks;    /* of images that go through the steps by themselves, each on one thread */
     size_t gemm_bytes; /* scratch of the gemms before the steps, then of those of one block */
@@ -32001,6 +32024,7 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
     if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
+    params->rnn = rnn;
     (void)sbit__rnn_part_bytes(call, &rnn, params->part_bytes);
     params->blocks = sbit__rnn_blocks(call, &rnn, call->packed != NULL);
     params->gemm_bytes = params->step_bytes = 0;
@@ -32551,12 +32575,20 @@ static void sbit__rnn_image64(sbit__rnn_run64 *run, int64_t b)
     }
 }
 
+static sbit_status sbit__rnn_kept(const sbit_op_call *call, sbit__rnn *rnn, sbit_error *error)
+{
+    sbit__rnn_params params;
+    SBIT__TRY(sbit__op_kept(call, &params, sizeof params, error));
+    *rnn = params.rnn;
+    return SBIT_OK;
+}
+
 static sbit_status sbit__rnn_run_f64(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_tensor *peephole = sbit__in(call, 7);
     sbit__rnn rnn;
     sbit__rnn_run64 run;
-    SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    SBIT__TRY(sbit__rnn_kept(call, &rnn, error));
     SBIT__TRY(sbit__rnn_start(call, &rnn, error));
     memset(&run, 0, sizeof run);
     run.call = call;
@@ -32578,10 +32610,7 @@ static sbit_status sbit__rnn_run_f64(const sbit_op_call *call, sbit_error *error
 static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
 {
     sbit__rnn rnn;
-    if (call->params == NULL) {
-        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
-    }
-    SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    SBIT__TRY(sbit__rnn_kept(call, &rnn, error));
     SBIT__TRY(sbit__rnn_start(call, &rnn, error));
     if (rnn.hidden > 0) {
         sbit__rnn_directions(call, &rnn);
@@ -32918,6 +32947,7 @@ static sbit_status sbit__rnn_back_prepare(const sbit_op_call *call, sbit_error *
         }
     }
     SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    SBIT__TRY(sbit__op_keep(call, &rnn, sizeof rnn, error));
     *call->scratch_bytes = sbit__rnn_back_place(call, &rnn, NULL, &b);
     return SBIT_OK;
 }
@@ -32927,7 +32957,7 @@ static sbit_status sbit__rnn_back_run(const sbit_op_call *call, sbit_error *erro
     sbit__rnn rnn;
     sbit__rnn_back b;
     memset(&b, 0, sizeof b);
-    SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    SBIT__TRY(sbit__op_kept(call, &rnn, sizeof rnn, error));
     b.call = call;
     b.rnn = &rnn;
     b.wide = call->in[0]->dtype == SBIT_F64;

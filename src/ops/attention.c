@@ -300,6 +300,7 @@ static sbit_status sbit__attention_prepare(const sbit_op_call *call, sbit_error 
         }
     }
     SBIT__TRY(sbit__attention_of(call, &a, error));
+    SBIT__TRY(sbit__op_keep(call, &a, sizeof a, error));
     *call->scratch_bytes =
         sbit__op_in_float_scratch(call) + sbit__attention_past_bytes(call, &a, 1) +
         sbit__attention_past_bytes(call, &a, 2) +
@@ -557,7 +558,7 @@ static sbit_status sbit__attention_run_on(const sbit_op_call *call, bool wide, s
     sbit__attention_task t;
     char *scratch = (char *)call->scratch;
     const int32_t rank = call->in_type[0]->rank;
-    SBIT__TRY(sbit__attention_of(call, &a, error));
+    SBIT__TRY(sbit__op_kept(call, &a, sizeof a, error));
     memset(&t, 0, sizeof t);
     t.call = call;
     t.a = &a;
@@ -657,6 +658,7 @@ static sbit_status sbit__attention_grad_prepare(const sbit_op_call *call, sbit_e
         }
     }
     SBIT__TRY(sbit__attention_of(call, &a, error));
+    SBIT__TRY(sbit__op_keep(call, &a, sizeof a, error));
     *call->scratch_bytes = sbit__attention_grad_bytes(&a) * (size_t)sbit_ctx_threads(call->ctx);
     return SBIT_OK;
 }
@@ -792,7 +794,7 @@ static sbit_status sbit__attention_grad_run(const sbit_op_call *call, sbit_error
     sbit__attention a;
     sbit__attention_grad g;
     const int32_t rank = call->in_type[0]->rank;
-    SBIT__TRY(sbit__attention_of(call, &a, error));
+    SBIT__TRY(sbit__op_kept(call, &a, sizeof a, error));
     memset(&g, 0, sizeof g);
     g.a = g.t.a = &a;
     g.t.call = call;

@@ -437,6 +437,7 @@ static sbit_status sbit__pooling_prepare(const sbit_op_call *call, sbit_error *e
     }
     SBIT__TRY(sbit__pooling_plan_of(call, sbit__pooling_kind_of(call), &plan, error));
     sbit__pooling_choose(&plan);
+    SBIT__TRY(sbit__op_keep(call, &plan, sizeof plan, error));
     *call->scratch_bytes =
         sbit__op_in_float_scratch(call) +
         (size_t)sbit_ctx_threads(call->ctx) * (size_t)sbit__pooling_floats(&plan) * sizeof(float);
@@ -446,8 +447,7 @@ static sbit_status sbit__pooling_prepare(const sbit_op_call *call, sbit_error *e
 static sbit_status sbit__pooling_task_of(const sbit_op_call *call, sbit__pooling_plan *plan,
                                          sbit__pooling_task *task, sbit_error *error)
 {
-    SBIT__TRY(sbit__pooling_plan_of(call, sbit__pooling_kind_of(call), plan, error));
-    sbit__pooling_choose(plan);
+    SBIT__TRY(sbit__op_kept(call, plan, sizeof *plan, error));
     memset(task, 0, sizeof *task);
     task->plan = plan;
     task->kernels = call->kernels;

@@ -300,6 +300,7 @@ static sbit_status sbit__rnn_of(const sbit_op_call *call, sbit__rnn *rnn, sbit_e
 
 /* Packed weights of one direction lie behind each other: W, R's first rows, R's other rows. */
 typedef struct sbit__rnn_params {
+    sbit__rnn rnn;
     size_t part_bytes[3];
     int64_t blocks;    /* of images that go through the steps by themselves, each on one thread */
     size_t gemm_bytes; /* scratch of the gemms before the steps, then of those of one block */
@@ -433,6 +434,7 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
     if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
+    params->rnn = rnn;
     (void)sbit__rnn_part_bytes(call, &rnn, params->part_bytes);
     params->blocks = sbit__rnn_blocks(call, &rnn, call->packed != NULL);
     params->gemm_bytes = params->step_bytes = 0;
@@ -983,12 +985,20 @@ static void sbit__rnn_image64(sbit__rnn_run64 *run, int64_t b)
     }
 }
 
+static sbit_status sbit__rnn_kept(const sbit_op_call *call, sbit__rnn *rnn, sbit_error *error)
+{
+    sbit__rnn_params params;
+    SBIT__TRY(sbit__op_kept(call, &params, sizeof params, error));
+    *rnn = params.rnn;
+    return SBIT_OK;
+}
+
 static sbit_status sbit__rnn_run_f64(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_tensor *peephole = sbit__in(call, 7);
     sbit__rnn rnn;
     sbit__rnn_run64 run;
-    SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    SBIT__TRY(sbit__rnn_kept(call, &rnn, error));
     SBIT__TRY(sbit__rnn_start(call, &rnn, error));
     memset(&run, 0, sizeof run);
     run.call = call;
@@ -1010,10 +1020,7 @@ static sbit_status sbit__rnn_run_f64(const sbit_op_call *call, sbit_error *error
 static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
 {
     sbit__rnn rnn;
-    if (call->params == NULL) {
-        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
-    }
-    SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    SBIT__TRY(sbit__rnn_kept(call, &rnn, error));
     SBIT__TRY(sbit__rnn_start(call, &rnn, error));
     if (rnn.hidden > 0) {
         sbit__rnn_directions(call, &rnn);
@@ -1350,6 +1357,7 @@ static sbit_status sbit__rnn_back_prepare(const sbit_op_call *call, sbit_error *
         }
     }
     SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    SBIT__TRY(sbit__op_keep(call, &rnn, sizeof rnn, error));
     *call->scratch_bytes = sbit__rnn_back_place(call, &rnn, NULL, &b);
     return SBIT_OK;
 }
@@ -1359,7 +1367,7 @@ static sbit_status sbit__rnn_back_run(const sbit_op_call *call, sbit_error *erro
     sbit__rnn rnn;
     sbit__rnn_back b;
     memset(&b, 0, sizeof b);
-    SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    SBIT__TRY(sbit__op_kept(call, &rnn, sizeof rnn, error));
     b.call = call;
     b.rnn = &rnn;
     b.wide = call->in[0]->dtype == SBIT_F64;

@@ -189,26 +189,48 @@ static void sbit__softmax_lines64(void *user, int64_t begin, int64_t end, int32_
     }
 }
 
-static sbit_status sbit__softmax_run_kind(const sbit_op_call *call, sbit__softmax_kind kind,
-                                          sbit_error *error)
+/* What prepare found out. */
+typedef struct sbit__softmax_plan {
+    sbit__softmax_kind kind;
+    int64_t outer, length, inner;
+} sbit__softmax_plan;
+
+static sbit_status sbit__softmax_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0];
+    const char *op_type = call->row->op_type;
+    sbit__softmax_plan plan;
+    int32_t axis = 0;
+    SBIT__TRY(sbit__op_prepare_f32(call, error));
+    if (!sbit__type_static(x)) {
+        return SBIT_OK;
+    }
+    memset(&plan, 0, sizeof plan);
+    SBIT__TRY(sbit__softmax_axis(call, x->rank, &axis, error));
+    const bool flattens = call->row->since_version < 13 || x->rank == 0;
+    plan.kind = sbit__streq(op_type, "Softmax")      ? SBIT__SOFTMAX_PLAIN
+                : sbit__streq(op_type, "LogSoftmax") ? SBIT__SOFTMAX_LOG
+                                                     : SBIT__SOFTMAX_HARD;
+    plan.outer = sbit__type_count(x, 0, axis);
+    plan.length = sbit__type_count(x, axis, flattens ? x->rank : axis + 1);
+    plan.inner = flattens ? 1 : sbit__type_count(x, axis + 1, x->rank);
+    return sbit__op_keep(call, &plan, sizeof plan, error);
+}
+
+static sbit_status sbit__softmax_run_any(const sbit_op_call *call, sbit_error *error)
 {
     sbit__softmax_task task;
+    sbit__softmax_plan plan;
     const sbit_tensor *x = call->in[0];
-    int32_t axis = 0;
-    SBIT__TRY(sbit__softmax_axis(call, x->rank, &axis, error));
+    SBIT__TRY(sbit__op_kept(call, &plan, sizeof plan, error));
     memset(&task, 0, sizeof task);
-    task.kind = kind;
+    task.kind = plan.kind;
     task.kernels = call->kernels;
     task.x = x->data;
     task.y = call->out[0]->data;
-    task.outer = sbit__tensor_span(x, 0, axis);
-    if (call->row->since_version < 13 || x->rank == 0) {
-        task.length = sbit__tensor_span(x, axis, x->rank);
-        task.inner = 1;
-    } else {
-        task.length = x->dims[axis];
-        task.inner = sbit__tensor_span(x, axis + 1, x->rank);
-    }
+    task.outer = plan.outer;
+    task.length = plan.length;
+    task.inner = plan.inner;
     if (sbit_tensor_count(x) == 0) {
         return SBIT_OK;
     }
@@ -227,34 +249,9 @@ static sbit_status sbit__softmax_run_kind(const sbit_op_call *call, sbit__softma
     return SBIT_OK;
 }
 
-static sbit_status sbit__softmax_plain(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__softmax_run_kind(call, SBIT__SOFTMAX_PLAIN, error);
-}
-
 static sbit_status sbit__softmax_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_in_float(call, sbit__softmax_plain, sbit__softmax_plain, error);
-}
-
-static sbit_status sbit__softmax_log(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__softmax_run_kind(call, SBIT__SOFTMAX_LOG, error);
-}
-
-static sbit_status sbit__logsoftmax_run(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__op_in_float(call, sbit__softmax_log, sbit__softmax_log, error);
-}
-
-static sbit_status sbit__softmax_hard(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__softmax_run_kind(call, SBIT__SOFTMAX_HARD, error);
-}
-
-static sbit_status sbit__hardmax_run(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__op_in_float(call, sbit__softmax_hard, sbit__softmax_hard, error);
+    return sbit__op_in_float(call, sbit__softmax_run_any, sbit__softmax_run_any, error);
 }
 
 /* ---- channels */
@@ -269,44 +266,40 @@ static sbit_status sbit__softmax_label(const sbit_channel_call *call, sbit_error
 
 /* ---- rows */
 
-static const sbit_op_quant sbit__softmax_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
-                                                      SBIT_QUANT_FIXED_RANGE,
-                                                  1,
-                                                  -1,
-                                                  -1,
-                                                  -1,
-                                                  0,
-                                                  0,
-                                                  NULL,
-                                                  0,
-                                                  1};
+static const sbit_op_quant sbit__softmax_quant = {
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_FIXED_RANGE,
+    1,
+    -1,
+    -1,
+    -1,
+    0,
+    0,
+    NULL,
+    0,
+    1};
 static const sbit_op_channel sbit__softmax_channel = {SBIT_CHANNEL_OWN,   1, 0, 0, 0,
                                                       sbit__softmax_label};
 static const sbit_op_quant sbit__logsoftmax_quant = {
     SBIT_QUANT_KEEP_FLOAT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 
-#define SBIT__SOFTMAX_ROW(name, version, types, run, gradient, quant)                              \
+#define SBIT__SOFTMAX_ROW(name, version, types, gradient, quant)                                   \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__softmax_infer, sbit__op_prepare_f32, run, gradient,  \
-            NULL, quant, &sbit__softmax_channel, NULL                                              \
+        "", name, version, types, 0, 0, sbit__softmax_infer, sbit__softmax_prepare,                \
+            sbit__softmax_run, gradient, NULL, quant, &sbit__softmax_channel, NULL                 \
     }
 
 static const sbit_op_row sbit__softmax_rows[] = {
-    SBIT__SOFTMAX_ROW("Softmax", 1, SBIT__T_FLOATS1, sbit__softmax_run, sbit__grad_softmax,
-                      &sbit__softmax_quant),
-    SBIT__SOFTMAX_ROW("Softmax", 11, SBIT__T_FLOATS1, sbit__softmax_run, sbit__grad_softmax,
-                      &sbit__softmax_quant),
-    SBIT__SOFTMAX_ROW("Softmax", 13, SBIT_T_FLOATS, sbit__softmax_run, sbit__grad_softmax,
-                      &sbit__softmax_quant),
-    SBIT__SOFTMAX_ROW("LogSoftmax", 1, SBIT__T_FLOATS1, sbit__logsoftmax_run, sbit__grad_softmax,
+    SBIT__SOFTMAX_ROW("Softmax", 1, SBIT__T_FLOATS1, sbit__grad_softmax, &sbit__softmax_quant),
+    SBIT__SOFTMAX_ROW("Softmax", 11, SBIT__T_FLOATS1, sbit__grad_softmax, &sbit__softmax_quant),
+    SBIT__SOFTMAX_ROW("Softmax", 13, SBIT_T_FLOATS, sbit__grad_softmax, &sbit__softmax_quant),
+    SBIT__SOFTMAX_ROW("LogSoftmax", 1, SBIT__T_FLOATS1, sbit__grad_softmax,
                       &sbit__logsoftmax_quant),
-    SBIT__SOFTMAX_ROW("LogSoftmax", 11, SBIT__T_FLOATS1, sbit__logsoftmax_run, sbit__grad_softmax,
+    SBIT__SOFTMAX_ROW("LogSoftmax", 11, SBIT__T_FLOATS1, sbit__grad_softmax,
                       &sbit__logsoftmax_quant),
-    SBIT__SOFTMAX_ROW("LogSoftmax", 13, SBIT_T_FLOATS, sbit__logsoftmax_run, sbit__grad_softmax,
-                      &sbit__logsoftmax_quant),
-    SBIT__SOFTMAX_ROW("Hardmax", 1, SBIT__T_FLOATS1, sbit__hardmax_run, NULL, NULL),
-    SBIT__SOFTMAX_ROW("Hardmax", 11, SBIT__T_FLOATS1, sbit__hardmax_run, NULL, NULL),
-    SBIT__SOFTMAX_ROW("Hardmax", 13, SBIT_T_FLOATS, sbit__hardmax_run, NULL, NULL),
+    SBIT__SOFTMAX_ROW("LogSoftmax", 13, SBIT_T_FLOATS, sbit__grad_softmax, &sbit__logsoftmax_quant),
+    SBIT__SOFTMAX_ROW("Hardmax", 1, SBIT__T_FLOATS1, NULL, NULL),
+    SBIT__SOFTMAX_ROW("Hardmax", 11, SBIT__T_FLOATS1, NULL, NULL),
+    SBIT__SOFTMAX_ROW("Hardmax", 13, SBIT_T_FLOATS, NULL, NULL),
 };
 
 #undef SBIT__SOFTMAX_STRIP

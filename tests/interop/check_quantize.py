@@ -19,7 +19,9 @@ IMAGES = int(os.environ.get("SBIT_IMAGES") or
 NETS = os.environ.get("SBIT_NETS", "resnet20 resnet18w32 mobilenetv2 mobilenetv3s shufflenetv2 "
                       "vggsmall vit_tiny rowlstm").split()
 LOOSE = {"mobilenetv2": 0.5, "vit_tiny": 0.5}
-INTEGERS = {"vit_tiny": 99.6, "rowlstm": 99.6}  # one rounding in a million differs; these amplify it
+# One rounding in a million differs, and these amplify it. vit_tiny: 99.74 and 99.77 % of 10,000;
+# of 62 such roundings in 29 million the sums of integers were exact in 44, those of floats in none.
+INTEGERS = {"vit_tiny": 99.7, "rowlstm": 99.6}
 YAML = """BACKEND: virtual
 SCHEDULE: {FUSE_BN: True}
 W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: uniform, BIT: 8}, OBSERVER: {TYPE: MINMAX}}
