@@ -117,8 +117,22 @@ CONFIGURATION KEYS (sbit_qconfig_describe)
          STEP.CROSS_LAYER.ROUNDS = 40           visits of all pairs at most (1 to 1e+06)
          STEP.CROSS_LAYER.CLIP = bound          Clip between two layers: bounds per channel, or such
                                                 pairs are left alone (bound, skip)
+         STEP.AUTO.CANDIDATES = []              observers to choose from; none: minmax, mse,
+                                                percentile, octav
+         STEP.AUTO.SCOPE = tensor               one for each tensor, or one for the model (tensor,
+                                                model)
+         STEP.AUTO_EXCLUDE.MAX_DROP = 0.5       points of accuracy that may be lost (0 to 100)
+         STEP.MIXED_PRECISION.SIZE_BUDGET = 0   bytes of all weights; up to 1: a part of what the
+                                                configured widths take; 0: none (0 to 1e+15)
+         STEP.MIXED_PRECISION.BOPS_BUDGET = 0   bit operations, the sum of MACs x width x width of
+                                                the input; likewise (0 to 1e+18)
+         STEP.MIXED_PRECISION.BITS = []         widths to choose from; none: 2, 4, 8
+         STEP.WIDEN.PERCENT = 5                 of the layers with weights (0 to 100)
+         STEP.WIDEN.BITS = 16                   their width (2 to 16)
          STEP.SMOOTH_QUANT.ALPHA = -1           how much moves from activations to weights; -1: the
                                                 best of eleven (-1 to 1)
+         STEP.AWQ.ALPHA = -1                    how far the weights follow the size of their inputs;
+                                                -1: the best of eleven (-1 to 1)
          STEP.ADAROUND.ITERATIONS = 1000        steps of Adam for each layer (1 to 1e+06)
          STEP.ADAROUND.LEARNING_RATE = 0.01     of Adam (1e-06 to 10)
          STEP.ADAROUND.REGULARIZER = 0.01       weight of the term that drives values to the grid (0
@@ -126,22 +140,29 @@ CONFIGURATION KEYS (sbit_qconfig_describe)
          STEP.ADAROUND.WARM_UP = 0.2            part of the iterations without it (0 to 1)
          STEP.ADAROUND.POSITIONS = 64           output positions of a sample that are looked at; 0:
                                                 all (0 to 1e+09)
+         STEP.ADAQUANT.ITERATIONS = 300         steps of Adam for each layer (1 to 1e+06)
+         STEP.ADAQUANT.LEARNING_RATE = 0.02     its rate, in steps of the grid (0 to 10)
+         STEP.ADAQUANT.POSITIONS = 64           output positions of a sample that are looked at; 0:
+                                                all (0 to 1e+09)
          STEP.GPTQ.DAMPING = 0.01               added to the diagonal, as a part of its mean (0 to
                                                 10)
          STEP.GPTQ.SWEEPS = 8                   visits of all weights afterwards (0 to 1000)
          STEP.GPTQ.POSITIONS = 64               output positions of a sample that are looked at; 0:
                                                 all (0 to 1e+09)
+         STEP.COMPENSATE.GAIN = true            fit scales too, not biases alone
+         STEP.COMPENSATE.POSITIONS = 64         output positions of a sample that are looked at; 0:
+                                                all (0 to 1e+09)
     W A  QSCHEME = (must be set)                granularity and symmetry (per-tensor-symmetric,
                                                 per-tensor-affine, per-channel-symmetric,
                                                 per-channel-affine)
     W    QUANTIZER.TYPE = uniform               quantizer (uniform, lsq, lsq+, dorefa, hqq,
-                                                adaround, gptq)
+                                                adaround, adaquant, gptq)
     W A  QUANTIZER.DISABLE = false              leave float
     W A  QUANTIZER.BIT = (must be set)          bit width, 2 to 16 (0 to 16)
     W A  QUANTIZER.NARROW_RANGE = false         symmetric range without the lowest value: -127..127
     W A  QUANTIZER.POWER_OF_TWO = false         round scales up to powers of two
     W    OBSERVER.TYPE = minmax                 observer (minmax, mse, lp, percentile, kl_histogram,
-                                                aciq, octav, ort_entropy, ort_percentile)
+                                                aciq, octav, ort_entropy, ort_percentile, auto)
     W A  SPECIFIC = []                          overrides: [{"glob": [KEY, value, ...]}]
     W    QUANTIZER.GROUP_SIZE = 0               matrices: a scale for each block of so many inputs
                                                 of an output (opset 21); 0: none (0 to 65536)
@@ -160,7 +181,7 @@ CONFIGURATION KEYS (sbit_qconfig_describe)
     A    QUANTIZER.TYPE = uniform               quantizer (uniform, lsq, lsq+, pact, dorefa)
     A    OBSERVER.TYPE = minmax                 observer (minmax, moving_average, mse, lp,
                                                 percentile, kl_histogram, aciq, octav, ort_entropy,
-                                                ort_percentile)
+                                                ort_percentile, auto)
     A    OBSERVER.LAYOUT = NCHW                 channel axis of activations: 1 or 2 (NCHW, NLC)
     A    QADD.ENABLE_QUANT = false              quantize both inputs of Add
     A    OBSERVER.MOVING_AVERAGE.EMA_RATIO = 0.9
@@ -186,9 +207,16 @@ CONFIGURATION KEYS (sbit_qconfig_describe)
     hqq                half-quadratic: the grid whose large errors are few
   Steps
     cross_layer        equal ranges for the channels between two layers, without data
+    auto               the observer of each tensor by what the outputs lose on held-out data
+    auto_exclude       the fewest layers float that keep the accuracy
+    mixed_precision    widths of weights, layer by layer, within a budget
+    widen              more bits for the most sensitive layers
     smooth_quant       outlier channels behind normalizations move into the weights
+    awq                behind normalizations, weights with large inputs get finer steps
     adaround           weights rounded up or down for what the layer computes, by Adam
+    adaquant           weights move freely for what the layer computes, by Adam
     gptq               weights rounded one after the other, errors made good by those that follow
+    compensate         gains and biases in closed form make up for what quantization did
     bias_correction    biases take up what rounding moved the mean of each output by
   Profiles
     sparsebit          inputs of Sparsebit's operators, float bias
@@ -931,6 +959,9 @@ SPARSEBIT_API void sbit_qconfig_destroy(sbit_qconfig *config); /* NULL is fine *
 /* Sets one key as if it had been written in the file: "A.QUANTIZER.BIT", "4". */
 SPARSEBIT_API sbit_status sbit_qconfig_set(sbit_qconfig *config, const char *path,
                                            const char *value, sbit_error *error);
+/* Adds a step to STEPS unless it is listed. */
+SPARSEBIT_API sbit_status sbit_qconfig_add_step(sbit_qconfig *config, const char *step,
+                                                sbit_error *error);
 /* Checks what concerns several keys (bits and schemes that BACKEND and PLACEMENT allow). Done by
  * load, read and sbit_quant_create. */
 SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit_error *error);
@@ -1134,6 +1165,33 @@ SPARSEBIT_API size_t sbit_graph_roundings(const sbit_graph *plain, const sbit_gr
                                           void (*found)(const sbit_rounding *, void *user),
                                           void *user);
 /* ---- end src/quant/proof_api.h ---- */
+
+/* ---- begin src/quant/analyze_api.h ---- */
+/* analyze_api.h: which layers suffer most from being quantized. >>analyze
+ *
+ * Called by: users, tools. Calls: quant.
+ */
+
+/* A layer, alone quantized: the weights and activations that have its settings. */
+typedef struct sbit_sensitivity {
+    const char *layer;     /* shown name, borrowed until the quant finds its sites anew */
+    const char *op_type;   /* "" in a body */
+    int32_t weight_bits, activation_bits; /* 0: it has none that are quantized */
+    int64_t params, macs;  /* of its weights; of its node for the shapes as they are declared */
+    double noise;          /* of the outputs: sum of error^2 / reference^2 */
+    double sqnr;           /* -10 log10(noise) dB; HUGE_VAL: nothing changed */
+    double mse;            /* mean squared error of the outputs */
+    double agreement;      /* part of the samples with the same class first; 1 without logits */
+} sbit_sensitivity;
+
+/* Quantizes each layer alone, with the scales that sbit_quant_calc_qparams found, and compares the
+ * outputs with those of float, over the samples of the feed. The float model runs once, each layer
+ * costs what lies behind it. out[0..capacity-1]: the most sensitive first; *count: how many there
+ * are. Errors: STATE before calc_qparams, those of running. */
+SPARSEBIT_API sbit_status sbit_quant_analyze(sbit_quant *quant, const sbit_feed *feed,
+                                             sbit_sensitivity *out, size_t capacity, size_t *count,
+                                             sbit_error *error);
+/* ---- end src/quant/analyze_api.h ---- */
 
 /* ---- begin src/sparse/sconfig_api.h ---- */
 /* sconfig_api.h: the pruning configuration (Sparsebit's sparse YAML tree). >>sconfig
@@ -2327,8 +2385,8 @@ SPARSEBIT_API const sbit_profile_row *sbit_qconfig_profile(const sbit_qconfig *c
  * Called by: users who write steps, quant, sparse, train. Calls: quant.
  *
  * A step changes weights, ranges or the float graph: cross-layer equalization, AdaRound, bias
- * correction ... The key STEPS lists those of a recipe; QUANTIZER.TYPE: adaround names one for
- * single layers. sbit_quant_calibrate and sbit_quant_calc_qparams run them when their stage comes.
+ * correction ... The key STEPS lists those of a recipe; QUANTIZER.TYPE: adaround (a step of stage
+ * WEIGHTS) and OBSERVER.TYPE: auto (of RANGES) name one for single layers. sbit_quant_calibrate and sbit_quant_calc_qparams run them when their stage comes.
  */
 
 /* When a step runs; those of one stage in the order in which they are listed. */
@@ -2339,7 +2397,7 @@ typedef enum sbit_stage {
     SBIT_STAGE_RANGES,      /* with scales known: sets others, then all are calculated again */
     SBIT_STAGE_WEIGHTS,     /* rounding, with all scales known */
     SBIT_STAGE_SHRINK,      /* pruning: channels are removed */
-    SBIT_STAGE_SEARCH,      /* tries whole recipes */
+    SBIT_STAGE_SEARCH,      /* with ranges known: tries layers in float, widths; as RANGES */
     SBIT_STAGE_AFTER        /* repairs what is left: biases, statistics */
 } sbit_stage;
 
@@ -2394,6 +2452,7 @@ SPARSEBIT_API bool sbit_quant_asym(const sbit_quant *quant, sbit_walk_desc *desc
 typedef struct sbit_walk_batch {
     int64_t index;         /* of the batch, from 0 */
     int64_t rows, samples; /* rows of the model's inputs; those beyond `samples` are padding */
+    size_t output;         /* sbit_walk_finish: which output of the model x is; else 0 */
     const sbit_tensor *x;  /* borrowed until the function returns */
 } sbit_walk_batch;
 typedef sbit_status (*sbit_walk_fn)(const sbit_walk_batch *batch, void *user, sbit_error *error);
@@ -2406,6 +2465,11 @@ SPARSEBIT_API void sbit_walk_destroy(sbit_walk *walk); /* NULL is fine */
  * are visited in any order; forwards is what costs little. */
 SPARSEBIT_API sbit_status sbit_walk_to(sbit_walk *walk, sbit_node_id node, size_t input,
                                        sbit_walk_fn fn, void *user, sbit_error *error);
+/* From where the walk stands to the model's outputs, under a build of its own (NULL: float), without
+ * moving: many builds that differ behind this place cost what lies behind it each. Calls fn with
+ * each output that is a tensor made behind it, batch after batch. */
+SPARSEBIT_API sbit_status sbit_walk_finish(sbit_walk *walk, const sbit_quant_build_desc *build,
+                                           sbit_walk_fn fn, void *user, sbit_error *error);
 /* ---- end src/quant/steps_api.h ---- */
 
 /* ---- begin src/sparsers/sparsers_api.h ---- */
@@ -69418,6 +69482,8 @@ SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quan
  *   walk.c        a run of the model that stops between layers
  *   steps.c       the steps of a recipe; step_*.c: one each; layer.c: what they share
  *   proof.c       what a quantized file proves by itself
+ *   trials.c      how far outputs move when some sites are quantized: analyze.c and steps that
+ *                 search
  */
 #ifndef SBIT_QUANT_PRIVATE_H
 #define SBIT_QUANT_PRIVATE_H
@@ -69442,6 +69508,7 @@ typedef struct sbit__settings {
     const sbit_observer_row *observer;
     const sbit_quantizer_row *quantizer;
     const sbit_step_row *step; /* that QUANTIZER.TYPE named instead; NULL: none */
+    const sbit_step_row *range_step; /* that OBSERVER.TYPE named instead; NULL: none */
     bool per_channel, disabled;
     sbit_grid grid;          /* of a site: with its parts */
     int32_t activation_axis; /* channel axis of activations (LAYOUT) */
@@ -69499,6 +69566,11 @@ typedef struct sbit__site {
     uint32_t plan_group;     /* sites with one number pass one scale on */
     sbit_site_change change; /* what sbit_quant_set_site asked for; its arrays are the quant's */
     bool learned;            /* it holds a scale of the quantized model that was given */
+    /* what steps of this calculation decided, beyond that */
+    bool search_float;                /* stays float */
+    int32_t search_bits;              /* another width; 0: as configured */
+    const sbit_observer_row *ranged;  /* the observer whose range was chosen; NULL: its own */
+    float *range;                     /* [2 * parts]: min, max */
     /* statistics */
     void *observer_state, *quantizer_state;
     size_t observer_bytes, quantizer_bytes;
@@ -69636,6 +69708,19 @@ SBIT__FN sbit_status sbit__site_again(sbit_quant *quant, sbit__site *site, bool 
 SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);
 /* QUANTIZER.BIT of a side of the configuration. */
 SBIT__FN int32_t sbit__quant_bits(const sbit_quant *quant, uint32_t target);
+/* Another width for this calculation; 0: as configured. */
+SBIT__FN void sbit__site_search_bits(sbit_quant *quant, sbit__site *site, int32_t bits);
+/* A range of another observer for this calculation: [parts] each. */
+SBIT__FN sbit_status sbit__site_search_range(sbit_quant *quant, sbit__site *site,
+                                             const sbit_observer_row *observer, const float *min,
+                                             const float *max, sbit_error *error);
+/* Forgets both, and search_float. */
+SBIT__FN void sbit__site_search_forget(sbit_quant *quant, sbit__site *site);
+/* A session that feeds the observers of all sites that wait, and a pass of the feed through it. */
+SBIT__FN sbit_status sbit__quant_calibration_session(sbit_quant *quant, sbit_session **out,
+                                                     sbit_error *error);
+SBIT__FN sbit_status sbit__calibrate_pass(sbit_quant *quant, const sbit_feed *feed,
+                                          sbit_error *error);
 /* True if configuration and wishes want the site quantized. */
 SBIT__FN bool sbit__site_wanted(const sbit__site *site);
 /* True if calibration data decides about the site. */
@@ -69720,9 +69805,16 @@ SBIT__FN sbit_status sbit__learned_apply(sbit_quant *quant, const sbit__learned_
 /* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
 #define SBIT__STEPS(X)                                                                             \
     X(cross_layer)                                                                                 \
+    X(auto)                                                                                        \
+    X(auto_exclude)                                                                                \
+    X(mixed_precision)                                                                             \
+    X(widen)                                                                                       \
     X(smooth_quant)                                                                                \
+    X(awq)                                                                                         \
     X(adaround)                                                                                    \
+    X(adaquant)                                                                                    \
     X(gptq)                                                                                        \
+    X(compensate)                                                                                  \
     X(bias_correction)
 
 #define SBIT__STEP_DECLARE(name) SBIT__FN const sbit_step_row *sbit__step_##name(void);
@@ -69810,6 +69902,7 @@ struct sbit__round_units {
     const sbit_options *options;
     const sbit_step_row *step;
     int64_t positions; /* of each sample; 0: all */
+    bool quantized;    /* also for what the quantized model so far computes, whatever asym says */
     sbit_status (*round)(sbit__round_units *units, const sbit_unit *unit, const sbit__layer *layer,
                          sbit__gram *gram, sbit_error *error);
 };
@@ -69822,6 +69915,83 @@ SBIT__FN sbit_status sbit__round_run(sbit__round_units *units, const sbit_feed *
 
 #endif /* SBIT_LAYER_PRIVATE_H */
 /* ---- end src/quant/layer_private.h ---- */
+
+/* ---- begin src/quant/trials_private.h ---- */
+/* trials_private.h: how far outputs move when some sites are quantized. >>trials
+ *
+ * Called by: analysis, steps that search. Calls: walk.
+ */
+#ifndef SBIT_QUANT_TRIALS_PRIVATE_H
+#define SBIT_QUANT_TRIALS_PRIVATE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Samples first .. first + count - 1 of a feed, as a feed that borrows both. */
+typedef struct sbit__feed_part {
+    sbit_feed feed;
+    int64_t first;
+} sbit__feed_part;
+SBIT__FN sbit_feed sbit__feed_part_of(sbit__feed_part *part, const sbit_feed *feed, int64_t first,
+                                      int64_t count);
+
+/* Layers: the sites that have one node's settings. A site belongs to one layer. */
+typedef struct sbit__search_layer {
+    sbit_node_id node;  /* of the root graph; of a body's site: none */
+    const char *name;
+    sbit_node_id start; /* the first node that its sites change what it reads; none: the feed */
+    uint32_t place;     /* of start, in execution order from 1; 0: the feed */
+    int64_t params;     /* of its weights */
+    bool weights;       /* it has some */
+} sbit__search_layer;
+typedef struct sbit__search_layers {
+    sbit__search_layer *items; /* in the order of start */
+    size_t count;
+    uint32_t *of_site; /* [site count] */
+    size_t bytes;
+} sbit__search_layers;
+SBIT__FN sbit_status sbit__search_layers_find(sbit_quant *quant, sbit__search_layers *out,
+                                              sbit_error *error);
+SBIT__FN void sbit__search_layers_free(sbit_quant *quant, sbit__search_layers *layers);
+
+/* What the model computes in float, to compare with. */
+typedef struct sbit__trials {
+    sbit_quant *quant;
+    sbit_walk *front, *walk; /* at the feed; where the last trial began */
+    sbit_node_id at;         /* where walk stands; none: at the feed */
+    int64_t batches, samples; /* of the feed */
+    size_t outputs;
+    sbit_tensor *reference; /* [batches][outputs] */
+    int64_t *labels;        /* [samples]; NULL: the feed has none */
+    size_t bytes;           /* of both */
+} sbit__trials;
+typedef struct sbit__trial {
+    double noise;           /* sum over outputs of error^2 / reference^2 */
+    double error2;
+    int64_t elements;
+    int64_t ranked, agreed; /* samples with logits; those with the same class first */
+    int64_t right;          /* with labels: samples whose class is the label */
+} sbit__trial;
+SBIT__FN sbit_status sbit__trials_begin(sbit_quant *quant, const sbit_feed *feed,
+                                        sbit__trials *out, sbit_error *error);
+SBIT__FN void sbit__trials_end(sbit__trials *trials);
+/* The model with `sites` quantized, which change nothing in front of node `start` (none: from the
+ * feed on). Starts that follow each other in execution order cost one float pass together, and each
+ * what lies behind it. */
+SBIT__FN sbit_status sbit__trials_run(sbit__trials *trials, const bool *sites, sbit_node_id start,
+                                      sbit__trial *out, sbit_error *error);
+/* Points of accuracy that it loses against float: of labels, else of equal predictions; without
+ * logits: of noise (1 % of noise is one point). */
+SBIT__FN double sbit__trials_drop(const sbit__trials *trials, const sbit__trial *plain,
+                                  const sbit__trial *trial);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_QUANT_TRIALS_PRIVATE_H */
+/* ---- end src/quant/trials_private.h ---- */
 
 /* ---- begin src/quant/profiles.c ---- */
 /* profiles.c: the placement profiles. >>profiles
@@ -70043,9 +70213,9 @@ static const char *sbit__qconfig_choices(const sbit_ctx *ctx, sbit__arena *arena
     sbit__text_init(&text, sbit_ctx_allocator(ctx));
     sbit__row_names(ctx, strategy->kind, target, "|", &text);
     const sbit_head *step;
-    for (size_t i = 0;
-         !strategy->observer && (step = sbit__row_at(ctx, sbit__kind_step(), i)) != NULL; i++) {
-        if (((const sbit_step_row *)(const void *)step)->stage == SBIT_STAGE_WEIGHTS &&
+    const sbit_stage stage = strategy->observer ? SBIT_STAGE_RANGES : SBIT_STAGE_WEIGHTS;
+    for (size_t i = 0; (step = sbit__row_at(ctx, sbit__kind_step(), i)) != NULL; i++) {
+        if (((const sbit_step_row *)(const void *)step)->stage == stage &&
             (step->targets & target) != 0) {
             sbit__text_printf(&text, "|%s", step->name);
         }
@@ -70257,6 +70427,30 @@ SPARSEBIT_API sbit_status sbit_qconfig_set(sbit_qconfig *config, const char *pat
     return sbit__tree_set(&config->tree, path, value, error);
 }
 
+SPARSEBIT_API sbit_status sbit_qconfig_add_step(sbit_qconfig *config, const char *step,
+                                                sbit_error *error)
+{
+    sbit__text text;
+    if (config == NULL || step == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "a NULL argument");
+    }
+    const sbit_option *list = sbit_options_find(&config->tree.top, "STEPS");
+    sbit__text_init(&text, sbit_ctx_allocator(config->tree.ctx));
+    sbit__text_printf(&text, "[");
+    for (size_t i = 0; i < list->list_count; i++) {
+        if (sbit__same_word(list->list[i], step)) {
+            sbit__text_deinit(&text);
+            return SBIT_OK;
+        }
+        sbit__text_printf(&text, "\"%s\", ", list->list[i]);
+    }
+    sbit__text_printf(&text, "\"%s\"]", step);
+    const sbit_status status = text.failed ? sbit__fail_oom(error, 0)
+                                           : sbit_qconfig_set(config, "STEPS", text.data, error);
+    sbit__text_deinit(&text);
+    return status;
+}
+
 static bool sbit__qconfig_has(const sbit_options *options, const char *part)
 {
     return strstr(sbit_options_string(options, "QSCHEME"), part) != NULL;
@@ -70295,7 +70489,7 @@ static sbit_status sbit__qconfig_check_steps(const sbit_qconfig *config, sbit_er
     sbit_status status = SBIT_OK;
     for (size_t i = 0; i < list->list_count && status == SBIT_OK; i++) {
         const sbit_step_row *row = sbit_step_find(config->tree.ctx, list->list[i]);
-        if (row != NULL && (row->stage == SBIT_STAGE_SHRINK || row->stage == SBIT_STAGE_SEARCH)) {
+        if (row != NULL && row->stage == SBIT_STAGE_SHRINK) {
             return sbit__option_fail(list, "", "names a step that is not one of quantization",
                                      error);
         }
@@ -70384,8 +70578,12 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.block = sbit_options_int(&s.options, "QUANTIZER.GROUP_SIZE");
     s.activation_axis =
         sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
-    s.observer =
-        sbit_observer_find(config->tree.ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
+    const char *observer = sbit_options_string(&s.options, "OBSERVER.TYPE");
+    s.observer = sbit_observer_find(config->tree.ctx, observer);
+    s.range_step = s.observer == NULL ? sbit_step_find(config->tree.ctx, observer) : NULL;
+    if (s.range_step != NULL) { /* the step finds its range, from this one on */
+        s.observer = sbit_observer_find(config->tree.ctx, "minmax");
+    }
     const char *type = sbit_options_string(&s.options, "QUANTIZER.TYPE");
     s.quantizer = sbit_quantizer_find(config->tree.ctx, type);
     s.step = s.quantizer == NULL ? sbit_step_find(config->tree.ctx, type) : NULL;
@@ -70640,7 +70838,43 @@ SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph 
 /* >>site contents */
 SBIT__FN bool sbit__site_wanted(const sbit__site *site)
 {
-    return site->change.enable != 0 ? site->change.enable > 0 : !site->settings.disabled;
+    return !site->search_float &&
+           (site->change.enable != 0 ? site->change.enable > 0 : !site->settings.disabled);
+}
+
+SBIT__FN void sbit__site_search_bits(sbit_quant *quant, sbit__site *site, int32_t bits)
+{
+    const int32_t own = site->change.bits != 0
+                            ? site->change.bits
+                            : (int32_t)sbit_options_int(&site->settings.options, "QUANTIZER.BIT");
+    site->search_bits = bits;
+    sbit__settings_bits(quant->config, site->target, bits != 0 ? bits : own, &site->settings);
+}
+
+SBIT__FN sbit_status sbit__site_search_range(sbit_quant *quant, sbit__site *site,
+                                             const sbit_observer_row *observer, const float *min,
+                                             const float *max, sbit_error *error)
+{
+    const size_t parts = (size_t)sbit__site_parts(site);
+    if (site->range == NULL) {
+        site->range = (float *)sbit__arena_array(&quant->arena, 2 * parts, sizeof *site->range);
+    }
+    if (site->range == NULL) {
+        return sbit__fail_oom(error, 2 * parts * sizeof *site->range);
+    }
+    memcpy(site->range, min, parts * sizeof *min);
+    memcpy(site->range + parts, max, parts * sizeof *max);
+    site->ranged = observer;
+    return SBIT_OK;
+}
+
+SBIT__FN void sbit__site_search_forget(sbit_quant *quant, sbit__site *site)
+{
+    if (site->search_bits != 0) {
+        sbit__site_search_bits(quant, site, 0);
+    }
+    site->search_float = false;
+    site->ranged = NULL;
 }
 
 SBIT__FN bool sbit__site_same_grid(const sbit__site *a, const sbit__site *b)
@@ -72467,6 +72701,7 @@ SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
         (!quant->float_done && sbit__steps_need_data(quant, SBIT_STAGE_FLOAT_GRAPH)) ||
         sbit__steps_need_data(quant, SBIT_STAGE_SELECT) ||
         sbit__steps_need_data(quant, SBIT_STAGE_RANGES) ||
+        sbit__steps_need_data(quant, SBIT_STAGE_SEARCH) ||
         sbit__steps_need_data(quant, SBIT_STAGE_WEIGHTS) ||
         sbit__steps_need_data(quant, SBIT_STAGE_AFTER)) {
         return true;
@@ -72495,8 +72730,8 @@ static sbit_status sbit__quant_tap(const sbit_graph *graph, sbit_value_id id,
     return SBIT_OK;
 }
 
-static sbit_status sbit__quant_calibration_session(sbit_quant *quant, sbit_session **out,
-                                                   sbit_error *error)
+SBIT__FN sbit_status sbit__quant_calibration_session(sbit_quant *quant, sbit_session **out,
+                                                     sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
     sbit_session_desc desc;
@@ -72595,7 +72830,8 @@ SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *cons
     return sbit__quant_run(quant, names, inputs, input_count, -1, error);
 }
 
-static sbit_status sbit__calibrate_pass(sbit_quant *quant, const sbit_feed *feed, sbit_error *error)
+SBIT__FN sbit_status sbit__calibrate_pass(sbit_quant *quant, const sbit_feed *feed,
+                                          sbit_error *error)
 {
     sbit_batch batch;
     quant->pass_open = true;
@@ -72721,7 +72957,7 @@ static sbit_status sbit__asym_node(sbit__asym *a, const sbit_node *node, sbit_er
         if (site == NULL || a->done[at]) {
             continue;
         }
-        if (sbit__quant_observes(site)) {
+        if (sbit__quant_observes(site) && site->ranged == NULL) {
             a->site = site;
             SBIT__TRY(sbit__asym_range(a, node->id, k, error));
         }
@@ -72801,6 +73037,7 @@ static void sbit__calc_reset(sbit_quant *quant)
         sbit__site *site = &quant->sites[i];
         site->enabled = sbit__site_wanted(site);
         site->reason = site->enabled             ? ""
+                       : site->search_float      ? "left float by step auto_exclude"
                        : site->change.enable < 0 ? "left float by sbit_quant_set_site"
                                                  : "disabled by the configuration";
         site->leader = 0;
@@ -72823,6 +73060,12 @@ static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_er
             site->own_min[c] = (float)(grid->qmin - zero_point) * site->change.scale[c];
             site->own_max[c] = (float)(grid->qmax - zero_point) * site->change.scale[c];
         }
+        return SBIT_OK;
+    }
+    if (site->ranged != NULL) {
+        const size_t parts = (size_t)sbit__site_parts(site);
+        memcpy(site->own_min, site->range, parts * sizeof(float));
+        memcpy(site->own_max, site->range + parts, parts * sizeof(float));
         return SBIT_OK;
     }
     if (site->target == SBIT_TARGET_WEIGHT) {
@@ -75642,13 +75885,19 @@ SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant)
 /* Scales, and the steps before, between and behind them. */
 static sbit_status sbit__quant_recipe(sbit_quant *quant, sbit_error *error)
 {
+    static const sbit_stage stages[] = {SBIT_STAGE_RANGES, SBIT_STAGE_SEARCH};
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site_search_forget(quant, &quant->sites[i]);
+    }
     SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_SELECT, &quant->feed, error));
     SBIT__TRY(sbit__quant_calc(quant, error));
     quant->calibrated = true;
-    if (sbit__steps_any(quant, SBIT_STAGE_RANGES)) {
-        SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_RANGES, &quant->feed, error));
-        SBIT__TRY(sbit__quant_calc(quant, error)); /* with what they set */
-        quant->calibrated = true;
+    for (size_t i = 0; i < SBIT__COUNT_OF(stages); i++) {
+        if (sbit__steps_any(quant, stages[i])) {
+            SBIT__TRY(sbit__steps_run(quant, stages[i], &quant->feed, error));
+            SBIT__TRY(sbit__quant_calc(quant, error)); /* with what they set */
+            quant->calibrated = true;
+        }
     }
     SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_WEIGHTS, &quant->feed, error));
     return sbit__steps_run(quant, SBIT_STAGE_AFTER, &quant->feed, error);
@@ -75768,7 +76017,7 @@ SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index,
     out->target = site->target;
     out->enabled = site->enabled;
     out->reason = site->reason;
-    out->observer = site->settings.observer->head.name;
+    out->observer = (site->ranged != NULL ? site->ranged : site->settings.observer)->head.name;
     out->quantizer = site->settings.step != NULL ? site->settings.step->head.name
                                                  : site->settings.quantizer->head.name;
     out->qparams.grid = site->settings.grid;
@@ -76499,6 +76748,7 @@ static sbit_status sbit__walk_batches(sbit__walk_run *run, sbit_error *error)
         batch.index = b;
         batch.samples = walk->whole ? walk->rows[b] : walk->samples[b];
         batch.rows = walk->rows[b];
+        batch.output = 0;
         batch.x = &sbit_session_output(run->session, run->wanted)->tensor;
         if (run->fn != NULL) {
             SBIT__TRY(run->fn(&batch, run->user, error));
@@ -76588,6 +76838,105 @@ SPARSEBIT_API sbit_status sbit_walk_to(sbit_walk *walk, sbit_node_id node, size_
         sbit__walk_drop(walk, run.kept, run.frontier_count);
     }
     sbit__free(a, run.frontier, bytes);
+    return status;
+}
+
+/* >>walk to the outputs */
+static sbit_status sbit__walk_outputs(sbit__walk_run *run, sbit_value_id *outputs, size_t *number,
+                                      size_t *count, sbit_error *error)
+{
+    const sbit_walk *walk = run->walk;
+    const sbit_graph *graph = walk->quant->graph;
+    *count = 0;
+    for (size_t i = 0; i < sbit_graph_output_count(graph); i++) {
+        const sbit_value_id id = sbit_graph_output(graph, i);
+        const sbit_node_id producer = sbit_graph_value(graph, id)->producer;
+        if (producer.idx != 0 && (walk->at_start || walk->position[producer.idx] > walk->reached)) {
+            number[*count] = i;
+            outputs[(*count)++] = id;
+        }
+    }
+    return *count > 0 ? SBIT_OK
+                      : sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                                   "no output of the model lies behind the walk");
+}
+
+static sbit_status sbit__walk_finish_batches(sbit__walk_run *run, const size_t *number,
+                                             size_t count, sbit_error *error)
+{
+    sbit_walk *walk = run->walk;
+    int64_t first = 0;
+    for (int64_t b = 0; b < walk->batches; b++) {
+        sbit_walk_batch batch;
+        SBIT__TRY(sbit__walk_set_inputs(run, b, first, error));
+        SBIT__TRY(sbit_session_run(run->session, error));
+        batch.index = b;
+        batch.samples = walk->whole ? walk->rows[b] : walk->samples[b];
+        batch.rows = walk->rows[b];
+        for (size_t i = 0; i < count; i++) {
+            const sbit_value *y = sbit_session_output(run->session, i);
+            batch.output = number[i];
+            batch.x = &y->tensor;
+            if (y->kind == SBIT_KIND_TENSOR) {
+                SBIT__TRY(run->fn(&batch, run->user, error));
+            }
+        }
+        first += walk->samples[b];
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__walk_finish(sbit__walk_run *run, const sbit_quant_build_desc *build,
+                                     sbit_value_id *ids, size_t *number, sbit_error *error)
+{
+    sbit_walk *walk = run->walk;
+    sbit_session_desc desc;
+    size_t count = 0;
+    memset(&desc, 0, sizeof desc);
+    SBIT__TRY(sbit__walk_outputs(run, ids, number, &count, error));
+    desc.outputs = ids;
+    desc.output_count = count;
+    if (!walk->at_start) {
+        desc.inputs = ids + count;
+        desc.input_count = walk->value_count;
+        for (size_t i = 0; i < walk->value_count; i++) {
+            ids[count + i] = walk->values[i].id;
+        }
+    }
+    if (build != NULL) {
+        sbit_quant_build_desc own = *build;
+        own.format = "qdq";
+        SBIT__TRY(sbit_quant_build(walk->quant, &own, &run->built, error));
+    }
+    SBIT__TRY(sbit_session_create(run->built != NULL ? run->built : walk->quant->graph, &desc,
+                                  &run->session, error));
+    return sbit__walk_finish_batches(run, number, count, error);
+}
+
+SPARSEBIT_API sbit_status sbit_walk_finish(sbit_walk *walk, const sbit_quant_build_desc *build,
+                                           sbit_walk_fn fn, void *user, sbit_error *error)
+{
+    sbit__walk_run run;
+    if (walk == NULL || fn == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "a walk and a function are wanted");
+    }
+    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
+    const size_t outputs = sbit_graph_output_count(walk->quant->graph);
+    const size_t bytes = outputs * sizeof(size_t) +
+                         (outputs + walk->value_count) * sizeof(sbit_value_id);
+    size_t *number = (size_t *)sbit__alloc(a, bytes);
+    if (number == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    memset(&run, 0, sizeof run);
+    run.walk = walk;
+    run.fn = fn;
+    run.user = user;
+    const sbit_status status = sbit__walk_finish(
+        &run, build, (sbit_value_id *)(void *)(number + outputs), number, error);
+    sbit_session_destroy(run.session);
+    sbit_graph_destroy(run.built);
+    sbit__free(a, number, bytes);
     return status;
 }
 /* ---- end src/quant/walk.c ---- */
@@ -77069,7 +77418,8 @@ static sbit_status sbit__round_all(sbit__round *r, const sbit_feed *feed, sbit_u
         r->done[units[i].site] = false;
     }
     desc.sites = r->done;
-    if (sbit_quant_asym(quant, &desc)) {
+    if (sbit_quant_asym(quant, &desc) || r->units->quantized) {
+        desc.quantized = true;
         SBIT__TRY(sbit_walk_create(quant, feed, &desc, &r->quantized, error));
     }
     for (size_t i = 0; i < count; i++) {
@@ -77109,6 +77459,1397 @@ SBIT__FN sbit_status sbit__round_run(sbit__round_units *units, const sbit_feed *
     return status;
 }
 /* ---- end src/quant/layer.c ---- */
+
+/* ---- begin src/quant/trials.c ---- */
+/* trials.c: how far outputs move when some sites are quantized. >>trials
+ *
+ * The float outputs are kept, one pass; a float walk keeps the values in front of the layer at work,
+ * so that a trial runs only what lies behind it. Sites are divided among layers by the node whose
+ * settings they have.
+ */
+
+/* >>trials feed */
+static sbit_status sbit__feed_part_read(void *user, const int64_t *index, int64_t count,
+                                        sbit_batch *out, sbit_error *error)
+{
+    const sbit__feed_part *part = (const sbit__feed_part *)user;
+    int64_t moved[SBIT_FEED_MOST];
+    if (count > SBIT_FEED_MOST) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "%d samples at most are read at once",
+                          SBIT_FEED_MOST);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        moved[i] = part->first + index[i];
+    }
+    SBIT__TRY(part->feed.read(part->feed.user, moved, count, out, error));
+    out->index = index; /* moved is gone when this returns */
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_feed sbit__feed_part_of(sbit__feed_part *part, const sbit_feed *feed, int64_t first,
+                                      int64_t count)
+{
+    sbit_feed out = *feed;
+    part->feed = *feed;
+    part->first = first;
+    out.count = count < feed->count - first ? count : feed->count - first;
+    out.read = sbit__feed_part_read;
+    out.close = NULL;
+    out.user = part;
+    return out;
+}
+
+/* >>trials layers */
+static uint32_t sbit__search_place(const uint32_t *position, sbit_node_id node)
+{
+    return position[node.idx];
+}
+
+/* The first node that reads something else when the site is quantized; none: of a body, where the
+ * whole model counts. */
+static sbit_node_id sbit__search_start(const sbit_quant *quant, const sbit__site *site,
+                                       const uint32_t *position, sbit_use *uses, size_t capacity)
+{
+    sbit_node_id first = {0};
+    if (site->body != 0) {
+        return first;
+    }
+    const size_t count = sbit_graph_uses(quant->graph, site->value, uses, capacity);
+    for (size_t i = 0; i < count && count <= capacity; i++) {
+        const sbit_node_id node = uses[i].node;
+        if (node.idx != 0 &&
+            (first.idx == 0 ||
+             sbit__search_place(position, node) < sbit__search_place(position, first))) {
+            first = node;
+        }
+    }
+    return first;
+}
+
+static int sbit__search_order(const void *a, const void *b)
+{
+    const sbit__search_layer *x = (const sbit__search_layer *)a;
+    const sbit__search_layer *y = (const sbit__search_layer *)b;
+    if (x->place != y->place) {
+        return x->place < y->place ? -1 : 1;
+    }
+    return x->node.idx < y->node.idx ? -1 : x->node.idx > y->node.idx ? 1 : strcmp(x->name, y->name);
+}
+
+static size_t sbit__search_layer_of(const sbit__search_layers *layers, const sbit__site *site)
+{
+    size_t i = 0;
+    const sbit_node_id node = {site->body == 0 ? site->layer.idx : 0};
+    while (i < layers->count && (layers->items[i].node.idx != node.idx ||
+                                 !sbit__streq(layers->items[i].name, site->layer_name))) {
+        i++;
+    }
+    return i;
+}
+
+static void sbit__search_layers_fill(sbit_quant *quant, sbit__search_layers *out,
+                                     const uint32_t *position, sbit_use *uses, size_t capacity)
+{
+    for (size_t i = 0; i < quant->site_count; i++) {
+        const sbit__site *site = &quant->sites[i];
+        const size_t at = sbit__search_layer_of(out, site);
+        const sbit_node_id start = sbit__search_start(quant, site, position, uses, capacity);
+        const uint32_t place = start.idx != 0 ? position[start.idx] : 0;
+        sbit__search_layer *layer = &out->items[at];
+        if (at == out->count) {
+            out->count++;
+            layer->node.idx = site->body == 0 ? site->layer.idx : 0;
+            layer->name = site->layer_name;
+            layer->start = start;
+            layer->place = place;
+        } else if (place < layer->place) {
+            layer->start = start;
+            layer->place = place;
+        }
+        if (site->target == SBIT_TARGET_WEIGHT) {
+            layer->weights = true;
+            layer->params += sbit_tensor_count(&sbit__site_value(site)->constant);
+        }
+    }
+    qsort(out->items, out->count, sizeof *out->items, sbit__search_order);
+    for (size_t i = 0; i < quant->site_count; i++) {
+        out->of_site[i] = (uint32_t)sbit__search_layer_of(out, &quant->sites[i]);
+    }
+}
+
+SBIT__FN sbit_status sbit__search_layers_find(sbit_quant *quant, sbit__search_layers *out,
+                                              sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const size_t nodes = sbit_graph_node_limit(quant->graph), capacity = 4096;
+    const size_t work = nodes * sizeof(uint32_t) + capacity * sizeof(sbit_use);
+    uint32_t place = 0;
+    memset(out, 0, sizeof *out);
+    out->bytes = quant->site_count * (sizeof *out->items + sizeof(uint32_t)) + 1;
+    out->items = (sbit__search_layer *)sbit__calloc(a, 1, out->bytes);
+    sbit_use *uses = (sbit_use *)sbit__calloc(a, 1, work);
+    if (out->items == NULL || uses == NULL) {
+        sbit__free(a, uses, work);
+        return sbit__fail_oom(error, out->bytes + work);
+    }
+    uint32_t *position = (uint32_t *)(void *)(uses + capacity);
+    out->of_site = (uint32_t *)(void *)(out->items + quant->site_count);
+    for (sbit_node_id id = sbit_graph_first(quant->graph); id.idx != 0;
+         id = sbit_graph_next(quant->graph, id)) {
+        position[id.idx] = ++place;
+    }
+    sbit__search_layers_fill(quant, out, position, uses, capacity);
+    sbit__free(a, uses, work);
+    return SBIT_OK;
+}
+
+SBIT__FN void sbit__search_layers_free(sbit_quant *quant, sbit__search_layers *layers)
+{
+    sbit__free(sbit_ctx_allocator(quant->ctx), layers->items, layers->bytes);
+    memset(layers, 0, sizeof *layers);
+}
+
+/* >>trials reference */
+static sbit_status sbit__trials_keep(const sbit_walk_batch *batch, void *user, sbit_error *error)
+{
+    sbit__trials *t = (sbit__trials *)user;
+    return sbit__tensor_copy(t->quant->ctx, batch->x,
+                             &t->reference[(size_t)batch->index * t->outputs + batch->output],
+                             error);
+}
+
+/* Class numbers: the feed's first targets, int64 [n]. */
+static sbit_status sbit__trials_labels(sbit__trials *t, const sbit_feed *feed, sbit_error *error)
+{
+    sbit_batch batch;
+    for (int64_t at = 0; at < feed->count && t->labels != NULL; at += batch.samples) {
+        SBIT__TRY(sbit_feed_read(feed, at, 0, &batch, error));
+        if (batch.whole || batch.target_count == 0 || batch.targets[0].dtype != SBIT_I64 ||
+            batch.targets[0].rank != 1 || batch.targets[0].dims[0] < batch.samples) {
+            t->labels = NULL;
+        } else {
+            memcpy(t->labels + at, batch.targets[0].data, (size_t)batch.samples * sizeof(int64_t));
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__trials_fill(sbit__trials *t, const sbit_feed *feed, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(t->quant->ctx);
+    t->outputs = sbit_graph_output_count(t->quant->graph);
+    t->samples = feed->count;
+    t->batches = feed->count; /* as many at most */
+    t->bytes = (size_t)feed->count * (t->outputs * sizeof(sbit_tensor) + sizeof(int64_t));
+    t->reference = (sbit_tensor *)sbit__calloc(a, 1, t->bytes);
+    if (t->reference == NULL) {
+        return sbit__fail_oom(error, t->bytes);
+    }
+    t->labels = (int64_t *)(void *)(t->reference + (size_t)t->batches * t->outputs);
+    SBIT__TRY(sbit_walk_create(t->quant, feed, NULL, &t->front, error));
+    SBIT__TRY(sbit_walk_create(t->quant, feed, NULL, &t->walk, error));
+    SBIT__TRY(sbit__trials_labels(t, feed, error));
+    return sbit_walk_finish(t->front, NULL, sbit__trials_keep, t, error);
+}
+
+SBIT__FN sbit_status sbit__trials_begin(sbit_quant *quant, const sbit_feed *feed,
+                                        sbit__trials *out, sbit_error *error)
+{
+    memset(out, 0, sizeof *out);
+    out->quant = quant;
+    const sbit_status status = sbit__trials_fill(out, feed, error);
+    if (status != SBIT_OK) {
+        sbit__trials_end(out);
+    }
+    return status;
+}
+
+SBIT__FN void sbit__trials_end(sbit__trials *t)
+{
+    for (size_t i = 0; t->reference != NULL && i < (size_t)t->batches * t->outputs; i++) {
+        sbit_tensor_free(t->quant->ctx, &t->reference[i]);
+    }
+    sbit__free(sbit_ctx_allocator(t->quant->ctx), t->reference, t->bytes);
+    sbit_walk_destroy(t->front);
+    sbit_walk_destroy(t->walk);
+    memset(t, 0, sizeof *t);
+}
+
+/* >>trials run */
+typedef struct sbit__trial_run {
+    sbit__trials *trials;
+    sbit__trial *out;
+    sbit_diff *diffs; /* [outputs] */
+    int64_t first;    /* sample of the batch */
+} sbit__trial_run;
+
+static void sbit__trial_classes(sbit__trial_run *run, const sbit_walk_batch *batch,
+                                const sbit_tensor *plain)
+{
+    const sbit_tensor *x = batch->x;
+    if (x->dtype != SBIT_F32 || x->rank != 2 || x->dims[0] != batch->rows || x->dims[1] < 2) {
+        return;
+    }
+    for (int64_t i = 0; i < batch->samples; i++) {
+        const int64_t at = i * x->dims[1];
+        const int64_t best = sbit_best_of((const float *)x->data + at, x->dims[1]);
+        run->out->ranked++;
+        run->out->agreed +=
+            best == sbit_best_of((const float *)plain->data + at, x->dims[1]) ? 1 : 0;
+        if (run->trials->labels != NULL) {
+            run->out->right += best == run->trials->labels[run->first + i] ? 1 : 0;
+        }
+    }
+}
+
+static sbit_status sbit__trial_see(const sbit_walk_batch *batch, void *user, sbit_error *error)
+{
+    sbit__trial_run *run = (sbit__trial_run *)user;
+    const sbit__trials *t = run->trials;
+    const sbit_tensor *plain = &t->reference[(size_t)batch->index * t->outputs + batch->output];
+    const int64_t count = sbit_tensor_count(batch->x);
+    (void)error;
+    if (!sbit_tensor_same_shape(plain, batch->x)) {
+        run->diffs[batch->output].broken = true;
+        return SBIT_OK;
+    }
+    sbit_diff_add(&run->diffs[batch->output], plain, batch->x,
+                  batch->rows > 0 && count % batch->rows == 0 ? count / batch->rows * batch->samples
+                                                              : count);
+    if (batch->output == 0) {
+        sbit__trial_classes(run, batch, plain);
+        run->first += batch->samples;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__trials_walk_to(sbit__trials *t, sbit_node_id start, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(t->quant->graph, start);
+    size_t input = 0;
+    while (input + 1 < node->input_count &&
+           (node->inputs[input].idx == 0 ||
+            sbit_graph_value(t->quant->graph, node->inputs[input])->is_constant)) {
+        input++;
+    }
+    SBIT__TRY(sbit_walk_to(t->walk, start, input, NULL, NULL, error));
+    t->at = start;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__trials_run(sbit__trials *t, const bool *sites, sbit_node_id start,
+                                      sbit__trial *out, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(t->quant->ctx);
+    const size_t bytes = (t->outputs + 1) * sizeof(sbit_diff);
+    sbit_quant_build_desc build;
+    sbit__trial_run run;
+    memset(out, 0, sizeof *out);
+    memset(&build, 0, sizeof build);
+    build.sites = sites;
+    if (start.idx != 0 && start.idx != t->at.idx) {
+        SBIT__TRY(sbit__trials_walk_to(t, start, error));
+    }
+    memset(&run, 0, sizeof run);
+    run.trials = t;
+    run.out = out;
+    run.diffs = (sbit_diff *)sbit__calloc(a, 1, bytes);
+    if (run.diffs == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    const sbit_status status =
+        sbit_walk_finish(start.idx != 0 ? t->walk : t->front, &build, sbit__trial_see, &run, error);
+    for (size_t i = 0; i < t->outputs; i++) {
+        const sbit_diff *d = &run.diffs[i];
+        out->noise += d->broken ? HUGE_VAL : d->error2 / (d->reference2 > 0.0 ? d->reference2 : 1.0);
+        out->error2 += d->error2;
+        out->elements += d->count;
+    }
+    sbit__free(a, run.diffs, bytes);
+    return status;
+}
+
+SBIT__FN double sbit__trials_drop(const sbit__trials *t, const sbit__trial *plain,
+                                  const sbit__trial *trial)
+{
+    if (trial->ranked == 0) {
+        return 100.0 * trial->noise;
+    }
+    const int64_t lost =
+        t->labels != NULL ? plain->right - trial->right : trial->ranked - trial->agreed;
+    return 100.0 * (double)lost / (double)trial->ranked;
+}
+/* ---- end src/quant/trials.c ---- */
+
+/* ---- begin src/quant/analyze.c ---- */
+/* analyze.c: the sensitivity of layers: each alone quantized. >>analyze
+ */
+
+static int sbit__sensitivity_order(const void *a, const void *b)
+{
+    const sbit_sensitivity *x = (const sbit_sensitivity *)a, *y = (const sbit_sensitivity *)b;
+    return x->noise > y->noise ? -1 : x->noise < y->noise ? 1 : strcmp(x->layer, y->layer);
+}
+
+/* What is known of a layer without running it; `sites` gets its own. False: all of them are float.
+ */
+static bool sbit__analyze_layer(const sbit_quant *quant, const sbit__search_layers *layers,
+                                size_t index, bool *sites, sbit_sensitivity *out)
+{
+    const sbit__search_layer *layer = &layers->items[index];
+    bool any = false;
+    memset(out, 0, sizeof *out);
+    out->layer = layer->name;
+    out->op_type = "";
+    if (layer->node.idx != 0) {
+        out->op_type = sbit_graph_node(quant->graph, layer->node)->op_type;
+        out->macs = sbit_graph_node_macs(quant->graph, layer->node);
+    }
+    for (size_t i = 0; i < quant->site_count; i++) {
+        const sbit__site *site = &quant->sites[i];
+        sites[i] = layers->of_site[i] == index && site->enabled;
+        any = any || sites[i];
+        if (sites[i] && site->target == SBIT_TARGET_WEIGHT) {
+            out->weight_bits = site->settings.grid.bits;
+            out->params += sbit_tensor_count(&sbit__site_value(site)->constant);
+        } else if (sites[i]) {
+            out->activation_bits = site->settings.grid.bits;
+        }
+    }
+    return any;
+}
+
+static sbit_status sbit__analyze_all(sbit__trials *trials, const sbit__search_layers *layers,
+                                     bool *sites, sbit_sensitivity *all, size_t *count,
+                                     sbit_error *error)
+{
+    sbit_quant *quant = trials->quant;
+    for (size_t i = 0; i < layers->count; i++) {
+        sbit_sensitivity *one = &all[*count];
+        sbit__trial trial;
+        SBIT__TRY(sbit__progress(quant->ctx, "analyze", (int64_t)i, (int64_t)layers->count, error));
+        if (!sbit__analyze_layer(quant, layers, i, sites, one)) {
+            continue;
+        }
+        SBIT__TRY(sbit__trials_run(trials, sites, layers->items[i].start, &trial, error));
+        one->noise = trial.noise;
+        one->sqnr = trial.noise > 0.0 ? -10.0 * log10(trial.noise) : HUGE_VAL;
+        one->mse = trial.elements > 0 ? trial.error2 / (double)trial.elements : 0.0;
+        one->agreement =
+            trial.ranked > 0 ? (double)trial.agreed / (double)trial.ranked : 1.0;
+        (*count)++;
+    }
+    qsort(all, *count, sizeof *all, sbit__sensitivity_order);
+    return sbit__progress(quant->ctx, "analyze", (int64_t)layers->count, (int64_t)layers->count,
+                          error);
+}
+
+static sbit_status sbit__analyze(sbit_quant *quant, const sbit_feed *feed,
+                                 const sbit__search_layers *layers, sbit_sensitivity *out,
+                                 size_t capacity, size_t *count, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const size_t bytes = (layers->count + 1) * sizeof *out + quant->site_count;
+    sbit__trials trials;
+    size_t found = 0;
+    sbit_sensitivity *all = (sbit_sensitivity *)sbit__calloc(a, 1, bytes);
+    if (all == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    sbit_status status = sbit__trials_begin(quant, feed, &trials, error);
+    if (status == SBIT_OK) {
+        status = sbit__analyze_all(&trials, layers, (bool *)(void *)(all + layers->count + 1), all,
+                                   &found, error);
+        sbit__trials_end(&trials);
+    }
+    if (status == SBIT_OK) {
+        memcpy(out, all, (found < capacity ? found : capacity) * sizeof *out);
+        *count = found;
+    }
+    sbit__free(a, all, bytes);
+    return status;
+}
+
+SPARSEBIT_API sbit_status sbit_quant_analyze(sbit_quant *quant, const sbit_feed *feed,
+                                             sbit_sensitivity *out, size_t capacity, size_t *count,
+                                             sbit_error *error)
+{
+    sbit__search_layers layers;
+    if (quant == NULL || feed == NULL || count == NULL || (out == NULL && capacity > 0)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "a quant, a feed and a place for the number of layers are wanted");
+    }
+    if (!quant->calibrated) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL, "call sbit_quant_calc_qparams first");
+    }
+    sbit_status status = sbit__search_layers_find(quant, &layers, error);
+    if (status == SBIT_OK) {
+        status = sbit__analyze(quant, feed, &layers, out, capacity, count, error);
+    }
+    sbit__search_layers_free(quant, &layers);
+    return status;
+}
+/* ---- end src/quant/analyze.c ---- */
+
+/* ---- begin src/quant/step_auto.c ---- */
+/* step_auto.c: the observer of each tensor by what the outputs lose. >>step-auto
+ *
+ * OBSERVER.TYPE: auto, or STEPS: [auto] for all tensors. The candidates see the first three quarters
+ * of the calibration data; the rest, up to 48 samples, judges: each tensor alone quantized with each
+ * candidate's range, by the noise of the outputs (>>trials). Errors of tensors add up only roughly,
+ * so in the end the mixture competes with every candidate used everywhere, all sites quantized. What
+ * wins sees all data once more.
+ */
+
+enum {
+    SBIT__AUTO_MOST = 16,   /* candidates */
+    SBIT__AUTO_JUDGES = 48, /* samples */
+    SBIT__AUTO_NONE = 0xff
+};
+
+static const sbit_key sbit__auto_keys[] = {
+    {"AUTO.CANDIDATES", SBIT_KEY_STRINGS, "", 0, 0, NULL,
+     "observers to choose from; none: minmax, mse, percentile, octav"},
+    {"AUTO.SCOPE", SBIT_KEY_CHOICE, "tensor", 0, 0, "tensor|model",
+     "one for each tensor, or one for the model"},
+};
+
+typedef struct sbit__auto {
+    sbit_quant *quant;
+    const sbit_observer_row *rows[SBIT__AUTO_MOST];
+    size_t row_count;
+    bool *chosen;   /* [site count]: sites at work */
+    bool *mask;     /* [site count]: of a trial */
+    uint8_t *best;  /* [site count]: the candidate */
+    size_t *offset; /* [site count]: of the site's first part in `ranges` */
+    size_t parts;   /* of all sites at work */
+    float *ranges;  /* [row_count][2][parts] */
+    sbit__search_layers layers;
+    sbit__trials trials;
+} sbit__auto;
+
+static float *sbit__auto_range(const sbit__auto *a, size_t row, size_t site, int side)
+{
+    return a->ranges + (2 * row + (size_t)side) * a->parts + a->offset[site];
+}
+
+/* >>step-auto candidates */
+static sbit_status sbit__auto_rows(sbit__auto *a, const sbit_options *options, sbit_error *error)
+{
+    static const char *const standard[] = {"minmax", "mse", "percentile", "octav"};
+    const sbit_option *list = sbit_options_find(options, "STEP.AUTO.CANDIDATES");
+    const size_t count = list->list_count > 0 ? list->list_count : SBIT__COUNT_OF(standard);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = list->list_count > 0 ? list->list[i] : standard[i];
+        const sbit_observer_row *row = sbit_observer_find(a->quant->ctx, name);
+        if (row == NULL || a->row_count == SBIT__AUTO_MOST) {
+            return sbit__fail(error, SBIT_ERR_CONFIG, "STEP.AUTO.CANDIDATES",
+                              row == NULL ? "there is no observer '%s'" : "%s: more than 16", name);
+        }
+        a->rows[a->row_count++] = row;
+    }
+    return SBIT_OK;
+}
+
+static bool sbit__auto_takes(const sbit__auto *a, size_t row, const sbit__site *site)
+{
+    return (a->rows[row]->head.targets & site->target) != 0;
+}
+
+static bool sbit__auto_wants(const sbit_quant *quant, const sbit__site *site)
+{
+    const sbit_option *list = sbit_options_find(&quant->config->tree.top, "STEPS");
+    bool listed = site->settings.range_step == sbit__step_auto();
+    for (size_t i = 0; i < list->list_count; i++) {
+        listed = listed || (sbit__same_word(list->list[i], "auto") &&
+                            site->target == SBIT_TARGET_ACTIVATION);
+    }
+    return listed && site->enabled && !site->fixed_range && site->change.scale == NULL &&
+           (site->settings.quantizer->statistics == NULL ||
+            site->settings.quantizer->statistics(site->target) == NULL);
+}
+
+/* >>step-auto statistics: the site's own stay aside while a candidate looks. */
+typedef struct sbit__auto_aside {
+    const sbit_observer_row *observer;
+    void *observer_state, *quantizer_state;
+    size_t observer_bytes, quantizer_bytes;
+    bool observed;
+} sbit__auto_aside;
+
+static sbit_status sbit__auto_enter(sbit__auto *a, size_t index, const sbit_observer_row *row,
+                                    sbit__auto_aside *aside, sbit_error *error)
+{
+    sbit__site *site = &a->quant->sites[index];
+    aside->observer = site->settings.observer;
+    aside->observer_state = site->observer_state;
+    aside->quantizer_state = site->quantizer_state;
+    aside->observer_bytes = site->observer_bytes;
+    aside->quantizer_bytes = site->quantizer_bytes;
+    aside->observed = site->observed;
+    site->observer_state = site->quantizer_state = NULL;
+    site->settings.observer = row;
+    return sbit__site_prepare(a->quant, site, error);
+}
+
+static void sbit__auto_leave(sbit__auto *a, size_t index, const sbit__auto_aside *aside)
+{
+    sbit__site *site = &a->quant->sites[index];
+    sbit__site_release(a->quant, site);
+    site->settings.observer = aside->observer;
+    site->observer_state = aside->observer_state;
+    site->quantizer_state = aside->quantizer_state;
+    site->observer_bytes = aside->observer_bytes;
+    site->quantizer_bytes = aside->quantizer_bytes;
+    site->observed = aside->observed;
+    site->waiting = false;
+}
+
+static sbit_status sbit__auto_observe(sbit__auto *a, const sbit_feed *feed, sbit_error *error)
+{
+    sbit_quant *quant = a->quant;
+    bool activations = false;
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        sbit_tensor weight;
+        bool wanted = site->waiting && site->target == SBIT_TARGET_WEIGHT;
+        activations = activations || (site->waiting && site->target == SBIT_TARGET_ACTIVATION);
+        while (wanted) {
+            SBIT__TRY(sbit__site_weight(quant, site, &weight, error));
+            SBIT__TRY(sbit__site_observe(quant, site, &weight, error));
+            SBIT__TRY(sbit__site_again(quant, site, &wanted, error));
+            site->waiting = wanted;
+        }
+    }
+    sbit__quant_drop_session(quant);
+    SBIT__TRY(sbit__quant_calibration_session(quant, &quant->session, error));
+    while (activations) {
+        SBIT__TRY(sbit__calibrate_pass(quant, feed, error));
+        SBIT__TRY(sbit__calibrate_again(quant, &activations, error));
+    }
+    return SBIT_OK;
+}
+
+/* What site i's candidate `row` makes of what it saw. */
+static sbit_status sbit__auto_store(sbit__auto *a, size_t i, size_t row, sbit_error *error)
+{
+    sbit__site *site = &a->quant->sites[i];
+    const sbit_observer_call call = sbit__site_observer(a->quant, site);
+    float *min = sbit__auto_range(a, row, i, 0), *max = sbit__auto_range(a, row, i, 1);
+    if (!site->observed) { /* nothing reached it: disabled in the end */
+        memset(min, 0, (size_t)sbit__site_parts(site) * sizeof *min);
+        memset(max, 0, (size_t)sbit__site_parts(site) * sizeof *max);
+        return SBIT_OK;
+    }
+    return site->settings.observer->range(site->observer_state, &call, min, max, error);
+}
+
+/* Shows the feed to candidate `row` of all sites (row NONE: to the best of each), and stores their
+ * ranges. */
+static sbit_status sbit__auto_collect(sbit__auto *a, size_t row, const sbit_feed *feed,
+                                      sbit_error *error)
+{
+    sbit_quant *quant = a->quant;
+    const sbit_allocator *allocator = sbit_ctx_allocator(quant->ctx);
+    const size_t bytes = (quant->site_count + 1) * sizeof(sbit__auto_aside);
+    sbit__auto_aside *aside = (sbit__auto_aside *)sbit__calloc(allocator, 1, bytes);
+    sbit_status status = aside != NULL ? SBIT_OK : sbit__fail_oom(error, bytes);
+    size_t entered = 0;
+    for (; entered < quant->site_count && status == SBIT_OK; entered++) {
+        const size_t own = row != SBIT__AUTO_NONE ? row : a->best[entered];
+        quant->sites[entered].waiting = false;
+        if (a->chosen[entered] && sbit__auto_takes(a, own, &quant->sites[entered])) {
+            status = sbit__auto_enter(a, entered, a->rows[own], &aside[entered], error);
+            quant->sites[entered].waiting = true;
+        }
+    }
+    status = status == SBIT_OK ? sbit__auto_observe(a, feed, error) : status;
+    for (size_t i = 0; i < entered && aside != NULL; i++) {
+        const size_t own = row != SBIT__AUTO_NONE ? row : a->best[i];
+        if (aside[i].observer != NULL) {
+            status = status == SBIT_OK ? sbit__auto_store(a, i, own, error) : status;
+            sbit__auto_leave(a, i, &aside[i]);
+        }
+    }
+    sbit__free(allocator, aside, bytes);
+    return status;
+}
+
+/* >>step-auto trials */
+static sbit_status sbit__auto_set(sbit__auto *a, size_t site, size_t row, sbit_error *error)
+{
+    return sbit__site_search_range(a->quant, &a->quant->sites[site], a->rows[row],
+                                   sbit__auto_range(a, row, site, 0),
+                                   sbit__auto_range(a, row, site, 1), error);
+}
+
+/* An earlier candidate whose range is the same within 1 % of it; `row`: there is none. */
+static size_t sbit__auto_same(const sbit__auto *a, size_t site, size_t row)
+{
+    const int64_t parts = sbit__site_parts(&a->quant->sites[site]);
+    const float *min = sbit__auto_range(a, row, site, 0), *max = sbit__auto_range(a, row, site, 1);
+    for (size_t i = 0; i < row; i++) {
+        const float *low = sbit__auto_range(a, i, site, 0), *high = sbit__auto_range(a, i, site, 1);
+        int64_t p = 0;
+        while (p < parts && fabsf(low[p] - min[p]) + fabsf(high[p] - max[p]) <=
+                                0.01f * (max[p] - min[p])) {
+            p++;
+        }
+        if (p == parts) {
+            return i;
+        }
+    }
+    return row;
+}
+
+/* The site alone, with each candidate's range; its scale comes from that, as if it shared none. */
+static sbit_status sbit__auto_site(sbit__auto *a, size_t index, sbit_error *error)
+{
+    sbit__site *site = &a->quant->sites[index];
+    const size_t bytes = (size_t)sbit__site_parts(site) * sizeof(float);
+    const sbit_node_id start = a->layers.items[a->layers.of_site[index]].start;
+    double least = HUGE_VAL;
+    a->mask[index] = true;
+    for (size_t row = 0; row < a->row_count; row++) {
+        sbit__trial trial;
+        if (!sbit__auto_takes(a, row, site) || sbit__auto_same(a, index, row) < row) {
+            continue;
+        }
+        memcpy(site->min, sbit__auto_range(a, row, index, 0), bytes);
+        memcpy(site->max, sbit__auto_range(a, row, index, 1), bytes);
+        SBIT__TRY(sbit__calc_site(a->quant, site, error));
+        SBIT__TRY(sbit__trials_run(&a->trials, a->mask, start, &trial, error));
+        if (trial.noise < least) {
+            least = trial.noise;
+            a->best[index] = (uint8_t)row;
+        }
+    }
+    a->mask[index] = false;
+    return SBIT_OK;
+}
+
+/* All sites quantized, those at work with candidate `row` (NONE: the best of each). */
+static sbit_status sbit__auto_together(sbit__auto *a, size_t row, double *noise, sbit_error *error)
+{
+    sbit_quant *quant = a->quant;
+    const sbit_node_id none = {0};
+    sbit__trial trial;
+    for (size_t i = 0; i < quant->site_count; i++) {
+        const size_t own = row != SBIT__AUTO_NONE ? row : a->best[i];
+        if (a->chosen[i] && sbit__auto_takes(a, own, &quant->sites[i])) {
+            SBIT__TRY(sbit__auto_set(a, i, own, error));
+        }
+    }
+    SBIT__TRY(sbit__quant_calc(quant, error));
+    SBIT__TRY(sbit__trials_run(&a->trials, NULL, none, &trial, error));
+    *noise = trial.noise;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__auto_judge(sbit__auto *a, bool tensors, sbit_error *error)
+{
+    sbit_quant *quant = a->quant;
+    double least = HUGE_VAL, noise;
+    size_t winner = SBIT__AUTO_NONE;
+    for (size_t l = 0; tensors && l < a->layers.count; l++) { /* in the order of their places */
+        SBIT__TRY(sbit__progress(quant->ctx, "auto", (int64_t)l, (int64_t)a->layers.count, error));
+        for (size_t i = 0; i < quant->site_count; i++) {
+            if (a->chosen[i] && a->layers.of_site[i] == l) {
+                SBIT__TRY(sbit__auto_site(a, i, error));
+            }
+        }
+    }
+    if (tensors) {
+        SBIT__TRY(sbit__auto_together(a, SBIT__AUTO_NONE, &least, error));
+    }
+    for (size_t row = 0; row < a->row_count; row++) {
+        SBIT__TRY(sbit__auto_together(a, row, &noise, error));
+        if (noise < least) {
+            least = noise;
+            winner = row;
+        }
+    }
+    for (size_t i = 0; i < quant->site_count && winner != SBIT__AUTO_NONE; i++) {
+        if (a->chosen[i] && sbit__auto_takes(a, winner, &quant->sites[i])) {
+            a->best[i] = (uint8_t)winner;
+        }
+    }
+    sbit__log(quant->ctx, SBIT_LOG_INFO, "auto: %s, outputs' noise %.3g",
+              winner != SBIT__AUTO_NONE ? a->rows[winner]->head.name : "one for each tensor", least);
+    return sbit__progress(quant->ctx, "auto", (int64_t)a->layers.count, (int64_t)a->layers.count,
+                          error);
+}
+
+/* >>step-auto run */
+static sbit_status sbit__auto_work(sbit__auto *a, const sbit_options *options,
+                                   const sbit_feed *feed, sbit_error *error)
+{
+    const int64_t quarter = feed->count / 4;
+    const int64_t judges =
+        feed->count < 4                         ? feed->count
+                           : quarter < (int64_t)SBIT__AUTO_JUDGES ? quarter
+                                                                   : (int64_t)SBIT__AUTO_JUDGES;
+    const int64_t seen = feed->count < 4 ? feed->count : feed->count - quarter;
+    sbit__feed_part front, back;
+    const sbit_feed look = sbit__feed_part_of(&front, feed, 0, seen);
+    const sbit_feed judge = sbit__feed_part_of(&back, feed, feed->count - judges, judges);
+    for (size_t row = 0; row < a->row_count; row++) {
+        SBIT__TRY(sbit__auto_collect(a, row, &look, error));
+    }
+    sbit__quant_drop_session(a->quant);
+    SBIT__TRY(sbit__search_layers_find(a->quant, &a->layers, error));
+    SBIT__TRY(sbit__trials_begin(a->quant, &judge, &a->trials, error));
+    SBIT__TRY(sbit__auto_judge(
+        a, sbit__streq(sbit_options_string(options, "STEP.AUTO.SCOPE"), "tensor"), error));
+    SBIT__TRY(sbit__auto_collect(a, SBIT__AUTO_NONE, feed, error));
+    for (size_t i = 0; i < a->quant->site_count; i++) {
+        if (a->chosen[i]) {
+            SBIT__TRY(sbit__auto_set(a, i, a->best[i], error));
+        }
+    }
+    sbit__quant_drop_session(a->quant);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__auto_room(sbit__auto *a, const sbit_options *options,
+                                   const sbit_feed *feed, sbit_error *error)
+{
+    const size_t count = a->quant->site_count;
+    const sbit_allocator *allocator = sbit_ctx_allocator(a->quant->ctx);
+    for (size_t i = 0; i < count; i++) {
+        a->chosen[i] = sbit__auto_wants(a->quant, &a->quant->sites[i]);
+        a->offset[i] = a->parts;
+        a->parts += a->chosen[i] ? (size_t)sbit__site_parts(&a->quant->sites[i]) : 0;
+    }
+    const size_t bytes = 2 * a->row_count * (a->parts + 1) * sizeof *a->ranges;
+    if (a->parts == 0) {
+        return SBIT_OK;
+    }
+    a->ranges = (float *)sbit__calloc(allocator, 1, bytes);
+    if (a->ranges == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    const sbit_status status = sbit__auto_work(a, options, feed, error);
+    sbit__trials_end(&a->trials);
+    sbit__search_layers_free(a->quant, &a->layers);
+    sbit__free(allocator, a->ranges, bytes);
+    return status;
+}
+
+static sbit_status sbit__auto_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                  sbit_error *error)
+{
+    sbit_quant *quant = (sbit_quant *)state;
+    const sbit_allocator *allocator = sbit_ctx_allocator(quant->ctx);
+    const size_t bytes = (quant->site_count + 1) * (sizeof(size_t) + 3);
+    sbit__auto a;
+    memset(&a, 0, sizeof a);
+    a.quant = quant;
+    SBIT__TRY(sbit__auto_rows(&a, options, error));
+    a.offset = (size_t *)sbit__calloc(allocator, 1, bytes);
+    if (a.offset == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    a.chosen = (bool *)(void *)(a.offset + quant->site_count + 1);
+    a.mask = a.chosen + quant->site_count + 1;
+    a.best = (uint8_t *)(void *)(a.mask + quant->site_count + 1);
+    const sbit_status status = sbit__auto_room(&a, options, feed, error);
+    sbit__free(allocator, a.offset, bytes);
+    return status;
+}
+
+SBIT__FN const sbit_step_row *sbit__step_auto(void)
+{
+    static const sbit_step_row row = {
+        {"auto", "the observer of each tensor by what the outputs lose on held-out data",
+         SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, sbit__auto_keys,
+         SBIT__COUNT_OF(sbit__auto_keys)},
+        SBIT_STAGE_RANGES,
+        true,
+        sbit__auto_run,
+    };
+    return &row;
+}
+/* ---- end src/quant/step_auto.c ---- */
+
+/* ---- begin src/quant/step_auto_exclude.c ---- */
+/* step_auto_exclude.c: the fewest layers that must stay float. >>step-auto-exclude
+ *
+ * Layers are ranked by the noise that each alone makes in the outputs (>>trials). The most sensitive
+ * ones are left float, as few as suffice for the loss that is allowed (doubling, then halving); then
+ * each of them, the least sensitive first, is put back if the loss stays allowed. The loss is that
+ * of the calibration data: points of top-1 where they have labels, else of equal predictions.
+ * Weights are at their nearest values here: what rounds them afterwards only gains.
+ */
+
+static const sbit_key sbit__exclude_keys[] = {
+    {"AUTO_EXCLUDE.MAX_DROP", SBIT_KEY_FLOAT, "0.5", 0.0, 100.0, NULL,
+     "points of accuracy that may be lost"},
+};
+
+typedef struct sbit__excluded {
+    uint32_t layer;
+    double noise;
+} sbit__excluded;
+
+typedef struct sbit__exclude {
+    sbit_quant *quant;
+    double allowed;
+    sbit__search_layers layers;
+    sbit__trials trials;
+    sbit__trial plain;
+    sbit__excluded *ranked; /* [layers]: the most sensitive first */
+    size_t ranked_count;
+    bool *excluded; /* [layers] */
+    bool *sites;    /* [site count] */
+} sbit__exclude;
+
+static int sbit__exclude_order(const void *a, const void *b)
+{
+    const sbit__excluded *x = (const sbit__excluded *)a, *y = (const sbit__excluded *)b;
+    return x->noise > y->noise   ? -1
+           : x->noise < y->noise ? 1
+           : x->layer < y->layer ? -1
+                                 : 1;
+}
+
+/* What is lost with these layers float. */
+static sbit_status sbit__exclude_drop(sbit__exclude *x, double *drop, sbit_error *error)
+{
+    const sbit_node_id none = {0};
+    sbit__trial trial;
+    for (size_t i = 0; i < x->quant->site_count; i++) {
+        x->sites[i] = x->quant->sites[i].enabled && !x->excluded[x->layers.of_site[i]];
+    }
+    SBIT__TRY(sbit__trials_run(&x->trials, x->sites, none, &trial, error));
+    *drop = sbit__trials_drop(&x->trials, &x->plain, &trial);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__exclude_first(sbit__exclude *x, size_t count, double *drop,
+                                       sbit_error *error)
+{
+    memset(x->excluded, 0, x->layers.count * sizeof *x->excluded);
+    for (size_t i = 0; i < count; i++) {
+        x->excluded[x->ranked[i].layer] = true;
+    }
+    return sbit__exclude_drop(x, drop, error);
+}
+
+static sbit_status sbit__exclude_rank(sbit__exclude *x, sbit_error *error)
+{
+    for (size_t l = 0; l < x->layers.count; l++) {
+        sbit__trial trial;
+        bool any = false;
+        SBIT__TRY(sbit__progress(x->quant->ctx, "auto_exclude", (int64_t)l,
+                                 (int64_t)x->layers.count, error));
+        for (size_t i = 0; i < x->quant->site_count; i++) {
+            x->sites[i] = x->quant->sites[i].enabled && x->layers.of_site[i] == l;
+            any = any || x->sites[i];
+        }
+        if (any) {
+            SBIT__TRY(sbit__trials_run(&x->trials, x->sites, x->layers.items[l].start, &trial,
+                                       error));
+            x->ranked[x->ranked_count].layer = (uint32_t)l;
+            x->ranked[x->ranked_count++].noise = trial.noise;
+        }
+    }
+    qsort(x->ranked, x->ranked_count, sizeof *x->ranked, sbit__exclude_order);
+    return sbit__progress(x->quant->ctx, "auto_exclude", (int64_t)x->layers.count,
+                          (int64_t)x->layers.count, error);
+}
+
+static sbit_status sbit__exclude_search(sbit__exclude *x, sbit_error *error)
+{
+    size_t few = 0, enough = 1; /* few is too few */
+    double drop;
+    SBIT__TRY(sbit__exclude_first(x, 0, &drop, error));
+    if (drop <= x->allowed) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__exclude_rank(x, error));
+    for (;; enough *= 2) {
+        enough = enough < x->ranked_count ? enough : x->ranked_count;
+        SBIT__TRY(sbit__exclude_first(x, enough, &drop, error));
+        if (drop <= x->allowed || enough == x->ranked_count) {
+            break;
+        }
+        few = enough;
+    }
+    while (enough - few > 1) {
+        const size_t middle = few + (enough - few) / 2;
+        SBIT__TRY(sbit__exclude_first(x, middle, &drop, error));
+        *(drop <= x->allowed ? &enough : &few) = middle;
+    }
+    SBIT__TRY(sbit__exclude_first(x, enough, &drop, error));
+    for (size_t i = enough; i-- > 0;) {
+        x->excluded[x->ranked[i].layer] = false;
+        SBIT__TRY(sbit__exclude_drop(x, &drop, error));
+        x->excluded[x->ranked[i].layer] = drop > x->allowed;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__exclude_work(sbit__exclude *x, const sbit_feed *feed, sbit_error *error)
+{
+    const sbit_node_id none = {0};
+    sbit_quant *quant = x->quant;
+    SBIT__TRY(sbit__trials_begin(quant, feed, &x->trials, error));
+    SBIT__TRY(sbit__trials_run(&x->trials, x->sites, none, &x->plain, error)); /* no site yet */
+    SBIT__TRY(sbit__exclude_search(x, error));
+    for (size_t i = 0; i < quant->site_count; i++) {
+        quant->sites[i].search_float = x->excluded[x->layers.of_site[i]];
+    }
+    for (size_t l = 0; l < x->layers.count; l++) {
+        if (x->excluded[l]) {
+            sbit__log(quant->ctx, SBIT_LOG_INFO, "auto_exclude: layer '%s' stays float",
+                      x->layers.items[l].name);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__exclude_run(void *state, const sbit_options *options,
+                                     const sbit_feed *feed, sbit_error *error)
+{
+    sbit__exclude x;
+    memset(&x, 0, sizeof x);
+    x.quant = (sbit_quant *)state;
+    x.allowed = sbit_options_float(options, "STEP.AUTO_EXCLUDE.MAX_DROP");
+    const sbit_allocator *a = sbit_ctx_allocator(x.quant->ctx);
+    sbit_status status = sbit__search_layers_find(x.quant, &x.layers, error);
+    const size_t bytes =
+        (x.layers.count + 1) * (sizeof *x.ranked + 1) + x.quant->site_count + 1;
+    if (status == SBIT_OK) {
+        x.ranked = (sbit__excluded *)sbit__calloc(a, 1, bytes);
+        status = x.ranked != NULL ? SBIT_OK : sbit__fail_oom(error, bytes);
+    }
+    if (status == SBIT_OK) {
+        x.excluded = (bool *)(void *)(x.ranked + x.layers.count + 1);
+        x.sites = x.excluded + x.layers.count + 1;
+        status = sbit__exclude_work(&x, feed, error);
+        sbit__trials_end(&x.trials);
+    }
+    sbit__free(a, x.ranked, bytes);
+    sbit__search_layers_free(x.quant, &x.layers);
+    return status;
+}
+
+SBIT__FN const sbit_step_row *sbit__step_auto_exclude(void)
+{
+    static const sbit_step_row row = {
+        {"auto_exclude", "the fewest layers float that keep the accuracy",
+         SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, sbit__exclude_keys,
+         SBIT__COUNT_OF(sbit__exclude_keys)},
+        SBIT_STAGE_SEARCH,
+        true,
+        sbit__exclude_run,
+    };
+    return &row;
+}
+/* ---- end src/quant/step_auto_exclude.c ---- */
+
+/* ---- begin src/quant/step_mixed_precision.c ---- */
+/* step_mixed_precision.c: widths of weights, layer by layer, within a budget. >>step-mixed-precision
+ *
+ * For each width the noise that each layer alone makes in the outputs is measured (>>trials). Then
+ * the widths with the least sum of noise are chosen whose cost keeps to the budget: a knapsack with
+ * one choice a layer. It is solved exactly: layer after layer, all sums of cost and noise that
+ * nothing else beats in both; only beyond 65,536 of them every other is dropped, which costs at most
+ * the gap between neighbours. What every layer's cheapest width already exceeds is an error.
+ */
+
+enum {
+    SBIT__MIXED_WIDTHS = 8,
+    SBIT__MIXED_STATES = 65536
+};
+
+static const sbit_key sbit__mixed_keys[] = {
+    {"MIXED_PRECISION.SIZE_BUDGET", SBIT_KEY_FLOAT, "0", 0.0, 1e15, NULL,
+     "bytes of all weights; up to 1: a part of what the configured widths take; 0: none"},
+    {"MIXED_PRECISION.BOPS_BUDGET", SBIT_KEY_FLOAT, "0", 0.0, 1e18, NULL,
+     "bit operations, the sum of MACs x width x width of the input; likewise"},
+    {"MIXED_PRECISION.BITS", SBIT_KEY_STRINGS, "", 0, 0, NULL,
+     "widths to choose from; none: 2, 4, 8"},
+};
+
+/* A sum over the layers so far. */
+typedef struct sbit__mixed_state {
+    double cost, noise;
+    uint32_t before; /* the state that it continues */
+    uint32_t width;  /* number of the width of the last layer */
+} sbit__mixed_state;
+
+typedef struct sbit__mixed {
+    sbit_quant *quant;
+    int32_t widths[SBIT__MIXED_WIDTHS];
+    size_t width_count;
+    bool operations; /* costs are bit operations */
+    double budget;
+    sbit__search_layers layers;
+    uint32_t *own; /* [count]: layers with weights, in order */
+    size_t count;
+    double *cost, *noise; /* [count][widths] */
+    bool *sites;
+    uint32_t *chosen; /* [count] */
+    size_t bytes;
+} sbit__mixed;
+
+static bool sbit__mixed_site(const sbit__mixed *m, size_t site, size_t layer)
+{
+    const sbit__site *s = &m->quant->sites[site];
+    return s->enabled && s->target == SBIT_TARGET_WEIGHT &&
+           m->layers.of_site[site] == m->own[layer];
+}
+
+/* >>step-mixed-precision costs */
+static int32_t sbit__mixed_input_bits(const sbit__mixed *m, size_t layer)
+{
+    const sbit_node_id node = m->layers.items[m->own[layer]].node;
+    const sbit__site *x =
+        node.idx != 0 ? sbit__quant_input_site(m->quant, m->quant->graph, node, 0) : NULL;
+    return x != NULL ? x->settings.grid.bits : 32;
+}
+
+static void sbit__mixed_cost(sbit__mixed *m, size_t layer)
+{
+    const sbit__search_layer *own = &m->layers.items[m->own[layer]];
+    for (size_t w = 0; w < m->width_count; w++) {
+        const double macs =
+            own->node.idx != 0 ? (double)sbit_graph_node_macs(m->quant->graph, own->node) : 0.0;
+        m->cost[layer * m->width_count + w] =
+            (double)m->widths[w] * (m->operations
+                                        ? macs * (double)sbit__mixed_input_bits(m, layer)
+                                        : (double)own->params / 8.0);
+    }
+}
+
+/* The budget in the unit of the costs: a part is one of the configured widths' cost. */
+static double sbit__mixed_absolute(const sbit__mixed *m, double budget)
+{
+    double now = 0.0;
+    for (size_t l = 0; l < m->count; l++) {
+        for (size_t i = 0; i < m->quant->site_count; i++) {
+            if (sbit__mixed_site(m, i, l)) {
+                now += m->cost[l * m->width_count] / (double)m->widths[0] *
+                       (double)m->quant->sites[i].settings.grid.bits;
+                break;
+            }
+        }
+    }
+    return budget <= 1.0 ? budget * now : budget;
+}
+
+static sbit_status sbit__mixed_measure(sbit__mixed *m, const sbit_feed *feed, sbit_error *error)
+{
+    sbit_quant *quant = m->quant;
+    sbit__trials trials;
+    sbit_status status = sbit__trials_begin(quant, feed, &trials, error);
+    for (size_t w = 0; w < m->width_count && status == SBIT_OK; w++) {
+        for (size_t i = 0; i < quant->site_count; i++) {
+            if (quant->sites[i].enabled && quant->sites[i].target == SBIT_TARGET_WEIGHT) {
+                sbit__site_search_bits(quant, &quant->sites[i], m->widths[w]);
+            }
+        }
+        status = sbit__quant_calc(quant, error);
+        for (size_t l = 0; l < m->count && status == SBIT_OK; l++) {
+            sbit__trial trial;
+            status = sbit__progress(quant->ctx, "mixed_precision", (int64_t)(w * m->count + l),
+                                    (int64_t)(m->width_count * m->count), error);
+            for (size_t i = 0; i < quant->site_count; i++) {
+                m->sites[i] = sbit__mixed_site(m, i, l);
+            }
+            if (status == SBIT_OK) {
+                status = sbit__trials_run(&trials, m->sites, m->layers.items[m->own[l]].start,
+                                          &trial, error);
+            }
+            m->noise[l * m->width_count + w] = status == SBIT_OK ? trial.noise : 0.0;
+        }
+    }
+    sbit__trials_end(&trials);
+    SBIT__TRY(status);
+    return sbit__progress(quant->ctx, "mixed_precision", 1, 1, error);
+}
+
+/* >>step-mixed-precision knapsack */
+static int sbit__mixed_order(const void *a, const void *b)
+{
+    const sbit__mixed_state *x = (const sbit__mixed_state *)a, *y = (const sbit__mixed_state *)b;
+    if (x->cost < y->cost || x->cost > y->cost) {
+        return x->cost < y->cost ? -1 : 1;
+    }
+    if (x->noise < y->noise || x->noise > y->noise) {
+        return x->noise < y->noise ? -1 : 1;
+    }
+    return x->before != y->before ? (x->before < y->before ? -1 : 1)
+                                  : (x->width < y->width ? -1 : 1);
+}
+
+/* Keeps of `count` states, by rising cost, those with less noise than all cheaper ones. */
+static size_t sbit__mixed_best(sbit__mixed_state *states, size_t count)
+{
+    size_t kept = 0;
+    qsort(states, count, sizeof *states, sbit__mixed_order);
+    for (size_t i = 0; i < count; i++) {
+        if (kept == 0 || states[i].noise < states[kept - 1].noise) {
+            states[kept++] = states[i];
+        }
+    }
+    while (kept > SBIT__MIXED_STATES) {
+        for (size_t i = 0; i < (kept + 1) / 2; i++) {
+            states[i] = states[2 * i];
+        }
+        kept = (kept + 1) / 2;
+    }
+    return kept;
+}
+
+/* The states after layer l from those before it (l 0: one, of nothing). `rest`: the least that the
+ * layers behind cost. */
+static sbit_status sbit__mixed_layer(const sbit__mixed *m, size_t l, double rest,
+                                     const sbit__mixed_state *before, size_t before_count,
+                                     sbit__mixed_state **out, size_t *count, sbit__arena *arena,
+                                     sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(m->quant->ctx);
+    const size_t bytes = before_count * m->width_count * sizeof **out + 1;
+    sbit__mixed_state *all = (sbit__mixed_state *)sbit__alloc(a, bytes);
+    size_t n = 0;
+    if (all == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    for (size_t i = 0; i < before_count; i++) {
+        for (size_t w = 0; w < m->width_count; w++) {
+            all[n].cost = before[i].cost + m->cost[l * m->width_count + w];
+            all[n].noise = before[i].noise + m->noise[l * m->width_count + w];
+            all[n].before = (uint32_t)i;
+            all[n].width = (uint32_t)w;
+            n += all[n].cost + rest <= m->budget * (1.0 + 1e-12) ? 1 : 0;
+        }
+    }
+    *count = sbit__mixed_best(all, n);
+    *out = (sbit__mixed_state *)sbit__arena_array(arena, *count + 1, sizeof **out);
+    if (*out != NULL) {
+        memcpy(*out, all, *count * sizeof *all);
+    }
+    sbit__free(a, all, bytes);
+    return *out != NULL ? SBIT_OK : sbit__fail_oom(error, *count * sizeof **out);
+}
+
+static double sbit__mixed_least(const sbit__mixed *m, size_t first)
+{
+    double sum = 0.0;
+    for (size_t l = first; l < m->count; l++) {
+        double least = m->cost[l * m->width_count];
+        for (size_t w = 1; w < m->width_count; w++) {
+            least = fmin(least, m->cost[l * m->width_count + w]);
+        }
+        sum += least;
+    }
+    return sum;
+}
+
+static sbit_status sbit__mixed_solve(sbit__mixed *m, sbit__arena *arena, sbit_error *error)
+{
+    const size_t bytes = (m->count + 1) * (sizeof(sbit__mixed_state *) + sizeof(size_t));
+    sbit__mixed_state **states = (sbit__mixed_state **)sbit__arena_alloc(arena, bytes);
+    sbit__mixed_state nothing;
+    memset(&nothing, 0, sizeof nothing);
+    if (states == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    size_t *counts = (size_t *)(void *)(states + m->count + 1);
+    for (size_t l = 0; l < m->count; l++) {
+        SBIT__TRY(sbit__mixed_layer(m, l, sbit__mixed_least(m, l + 1),
+                                    l > 0 ? states[l - 1] : &nothing, l > 0 ? counts[l - 1] : 1,
+                                    &states[l], &counts[l], arena, error));
+    }
+    size_t at = m->count > 0 && counts[m->count - 1] > 0 ? counts[m->count - 1] - 1 : 0;
+    if (m->count == 0 || counts[m->count - 1] == 0) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, "STEP.MIXED_PRECISION",
+                          "the budget of %g cannot be kept: the smallest widths take %g", m->budget,
+                          sbit__mixed_least(m, 0));
+    }
+    for (size_t l = m->count; l-- > 0;) { /* the last state has the least noise */
+        m->chosen[l] = states[l][at].width;
+        at = states[l][at].before;
+    }
+    return SBIT_OK;
+}
+
+/* >>step-mixed-precision run */
+static sbit_status sbit__mixed_widths(sbit__mixed *m, const sbit_options *options,
+                                      sbit_error *error)
+{
+    static const int32_t standard[] = {2, 4, 8};
+    const sbit_option *list = sbit_options_find(options, "STEP.MIXED_PRECISION.BITS");
+    m->width_count = list->list_count > 0 ? list->list_count : SBIT__COUNT_OF(standard);
+    for (size_t i = 0; i < m->width_count; i++) {
+        const int32_t bits = list->list_count == 0   ? standard[i]
+                             : i < SBIT__MIXED_WIDTHS ? atoi(list->list[i])
+                                                      : 0;
+        if (bits < 2 || bits > 16 ||
+            (m->quant->profile->max_bits > 0 && bits > m->quant->profile->max_bits)) {
+            return sbit__option_fail(list, "", "wants up to 8 widths from 2 to 16 (or the profile's "
+                                               "most)",
+                                     error);
+        }
+        m->widths[i] = bits;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__mixed_work(sbit__mixed *m, const sbit_feed *feed, double budget,
+                                    sbit_error *error)
+{
+    sbit__arena arena;
+    for (size_t l = 0; l < m->count; l++) {
+        sbit__mixed_cost(m, l);
+    }
+    m->budget = sbit__mixed_absolute(m, budget);
+    SBIT__TRY(sbit__mixed_measure(m, feed, error));
+    sbit__arena_init(&arena, sbit_ctx_allocator(m->quant->ctx));
+    const sbit_status status = sbit__mixed_solve(m, &arena, error);
+    sbit__arena_deinit(&arena);
+    SBIT__TRY(status);
+    for (size_t i = 0; i < m->quant->site_count; i++) {
+        for (size_t l = 0; l < m->count; l++) {
+            if (sbit__mixed_site(m, i, l)) {
+                sbit__site_search_bits(m->quant, &m->quant->sites[i], m->widths[m->chosen[l]]);
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__mixed_room(sbit__mixed *m, sbit_error *error)
+{
+    const size_t layers = m->layers.count + 1;
+    m->bytes = layers * (2 * m->width_count * sizeof(double) + 2 * sizeof(uint32_t)) +
+               m->quant->site_count;
+    m->cost = (double *)sbit__calloc(sbit_ctx_allocator(m->quant->ctx), 1, m->bytes);
+    if (m->cost == NULL) {
+        return sbit__fail_oom(error, m->bytes);
+    }
+    m->noise = m->cost + layers * m->width_count;
+    m->own = (uint32_t *)(void *)(m->noise + layers * m->width_count);
+    m->chosen = m->own + layers;
+    m->sites = (bool *)(void *)(m->chosen + layers);
+    for (size_t l = 0; l < m->layers.count; l++) {
+        bool any = false;
+        m->own[m->count] = (uint32_t)l;
+        for (size_t i = 0; i < m->quant->site_count; i++) {
+            any = any || sbit__mixed_site(m, i, m->count);
+        }
+        m->count += any ? 1 : 0;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__mixed_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                   sbit_error *error)
+{
+    sbit__mixed m;
+    const double size = sbit_options_float(options, "STEP.MIXED_PRECISION.SIZE_BUDGET");
+    const double bops = sbit_options_float(options, "STEP.MIXED_PRECISION.BOPS_BUDGET");
+    memset(&m, 0, sizeof m);
+    m.quant = (sbit_quant *)state;
+    m.operations = bops > 0.0;
+    if ((size > 0.0) == (bops > 0.0)) {
+        return sbit__fail(error, SBIT_ERR_CONFIG, "STEP.MIXED_PRECISION",
+                          "mixed_precision wants one budget: STEP.MIXED_PRECISION.SIZE_BUDGET or "
+                          "BOPS_BUDGET");
+    }
+    SBIT__TRY(sbit__mixed_widths(&m, options, error));
+    sbit_status status = sbit__search_layers_find(m.quant, &m.layers, error);
+    status = status == SBIT_OK ? sbit__mixed_room(&m, error) : status;
+    status = status == SBIT_OK ? sbit__mixed_work(&m, feed, size > 0.0 ? size : bops, error) : status;
+    sbit__free(sbit_ctx_allocator(m.quant->ctx), m.cost, m.bytes);
+    sbit__search_layers_free(m.quant, &m.layers);
+    return status;
+}
+
+SBIT__FN const sbit_step_row *sbit__step_mixed_precision(void)
+{
+    static const sbit_step_row row = {
+        {"mixed_precision", "widths of weights, layer by layer, within a budget",
+         SBIT_TARGET_WEIGHT, sbit__mixed_keys, SBIT__COUNT_OF(sbit__mixed_keys)},
+        SBIT_STAGE_SEARCH,
+        true,
+        sbit__mixed_run,
+    };
+    return &row;
+}
+/* ---- end src/quant/step_mixed_precision.c ---- */
+
+/* ---- begin src/quant/step_widen.c ---- */
+/* step_widen.c: more bits for the most sensitive layers. >>step-widen
+ *
+ * PERCENT of the layers with weights, those that alone make the most noise in the outputs
+ * (>>analyze), get BITS for weights and activations.
+ */
+
+static const sbit_key sbit__widen_keys[] = {
+    {"WIDEN.PERCENT", SBIT_KEY_FLOAT, "5", 0.0, 100.0, NULL, "of the layers with weights"},
+    {"WIDEN.BITS", SBIT_KEY_INT, "16", 2.0, 16.0, NULL, "their width"},
+};
+
+static void sbit__widen_layer(sbit_quant *quant, const char *layer, int32_t bits)
+{
+    for (size_t i = 0; i < quant->site_count; i++) {
+        if (quant->sites[i].enabled && sbit__streq(quant->sites[i].layer_name, layer)) {
+            sbit__site_search_bits(quant, &quant->sites[i], bits);
+        }
+    }
+    sbit__log(quant->ctx, SBIT_LOG_INFO, "widen: layer '%s' gets %d bits", layer, (int)bits);
+}
+
+static sbit_status sbit__widen_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                   sbit_error *error)
+{
+    sbit_quant *quant = (sbit_quant *)state;
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const int32_t bits = (int32_t)sbit_options_int(options, "STEP.WIDEN.BITS");
+    const size_t bytes = (quant->site_count + 1) * sizeof(sbit_sensitivity);
+    size_t count = 0, weights = 0;
+    if (quant->profile->max_bits > 0 && bits > quant->profile->max_bits) {
+        return sbit__fail(error, SBIT_ERR_CONFIG, "STEP.WIDEN.BITS",
+                          "STEP.WIDEN.BITS is %d, PLACEMENT %s takes at most %d", (int)bits,
+                          quant->profile->head.name, (int)quant->profile->max_bits);
+    }
+    sbit_sensitivity *layers = (sbit_sensitivity *)sbit__calloc(a, 1, bytes);
+    if (layers == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    const sbit_status status =
+        sbit_quant_analyze(quant, feed, layers, quant->site_count + 1, &count, error);
+    for (size_t i = 0; i < count; i++) {
+        weights += layers[i].weight_bits > 0 ? 1 : 0;
+    }
+    double left = ceil(sbit_options_float(options, "STEP.WIDEN.PERCENT") / 100.0 * (double)weights);
+    for (size_t i = 0; i < count && left > 0.5; i++) {
+        if (layers[i].weight_bits > 0) {
+            sbit__widen_layer(quant, layers[i].layer, bits);
+            left -= 1.0;
+        }
+    }
+    sbit__free(a, layers, bytes);
+    return status;
+}
+
+SBIT__FN const sbit_step_row *sbit__step_widen(void)
+{
+    static const sbit_step_row row = {
+        {"widen", "more bits for the most sensitive layers",
+         SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, sbit__widen_keys,
+         SBIT__COUNT_OF(sbit__widen_keys)},
+        SBIT_STAGE_SEARCH,
+        true,
+        sbit__widen_run,
+    };
+    return &row;
+}
+/* ---- end src/quant/step_widen.c ---- */
 
 /* ---- begin src/quant/step_cross_layer.c ---- */
 /* step_cross_layer.c: cross-layer equalization: the channels between two layers get like ranges in
@@ -77521,14 +79262,19 @@ SBIT__FN const sbit_step_row *sbit__step_cross_layer(void)
 /* ---- end src/quant/step_cross_layer.c ---- */
 
 /* ---- begin src/quant/step_smooth_quant.c ---- */
-/* step_smooth_quant.c: outlier channels of activations move into the weights behind them.
- * >>step-smooth-quant
+/* step_smooth_quant.c: channels behind normalizations trade their size with the weights that read
+ * them: smooth_quant, awq. >>step-smooth-quant
  *
  * Xiao et al. 2022. Where a LayerNormalization (RMSNormalization) feeds matrix products alone, its
  * scale and shift of channel k are divided by s_k and the weights that read the channel multiplied
  * by it: the same function. s_k = max|x_k|^alpha / max|w_k|^(1 - alpha), with the alpha of 0, 0.1
  * ... 1 - or none at all - under which the products lose least when activations are quantized per
  * tensor and weights per output channel: tried on up to 256 rows of the calibration data.
+ *
+ * awq, Lin et al. 2023: the same places, for weights alone: s_k = mean|x_k|^alpha, divided by the
+ * geometric mean of the largest and the smallest, with the alpha of 0, 0.1 ... 1 under which the
+ * rounded weights (in blocks of GROUP_SIZE) lose least on float inputs. Channels with large inputs
+ * get the finer weights.
  */
 
 enum {
@@ -77541,7 +79287,14 @@ static const sbit_key sbit__smooth_keys[] = {
      "how much moves from activations to weights; -1: the best of eleven"},
 };
 
+static const sbit_key sbit__awq_keys[] = {
+    {"AWQ.ALPHA", SBIT_KEY_FLOAT, "-1", -1.0, 1.0, NULL,
+     "how far the weights follow the size of their inputs; -1: the best of eleven"},
+};
+
 typedef struct sbit__smooth {
+    bool awq;
+    int64_t block; /* awq: of inputs that share a scale; 0: all */
     sbit_quant *quant;
     sbit_graph *graph;
     sbit_walk *walk;
@@ -77622,7 +79375,10 @@ static sbit_status sbit__smooth_see(const sbit_walk_batch *batch, void *user, sb
     const int64_t step = real / 32 > 1 ? real / 32 : 1; /* 32 rows of each batch */
     for (int64_t r = 0; r < real; r++) {
         const float *row = (const float *)x->data + r * t->k;
-        for (int64_t i = 0; i < t->k; i++) {
+        for (int64_t i = 0; i < t->k && t->awq; i++) {
+            t->high[i] += fabsf(row[i]); /* a mean, up to its divisor */
+        }
+        for (int64_t i = 0; i < t->k && !t->awq; i++) {
             t->low[i] = row[i] < t->low[i] ? row[i] : t->low[i];
             t->high[i] = row[i] > t->high[i] ? row[i] : t->high[i];
         }
@@ -77649,24 +79405,36 @@ static void sbit__smooth_multiply(const sbit__smooth *t, const float *x, const f
     sbit__gemm_run(t->quant->ctx, &gemm, t->scratch);
 }
 
-/* w [k][n] of a layer times s, on its grid per column if `rounded`. */
+/* One column of w [k][n], on its grid. */
+static void sbit__smooth_round(const sbit__smooth *t, float *column, int64_t n)
+{
+    const float steps = (float)((int64_t)1 << (t->weight_bits - 1));
+    const int64_t block = t->block > 0 ? t->block : t->k;
+    for (int64_t first = 0; first < t->k; first += block) {
+        const int64_t end = first + block < t->k ? first + block : t->k;
+        float most = 0.0f;
+        for (int64_t i = first; i < end; i++) {
+            most = fabsf(column[i * n]) > most ? fabsf(column[i * n]) : most;
+        }
+        const float scale = 2.0f * most / (2.0f * steps - 1.0f);
+        for (int64_t i = first; i < end && scale > 0.0f; i++) {
+            const float q = nearbyintf(column[i * n] / scale);
+            column[i * n] = scale * (q > steps - 1.0f ? steps - 1.0f : q < -steps ? -steps : q);
+        }
+    }
+}
+
+/* w [k][n] of a layer times s, on its grid if `rounded`. */
 static void sbit__smooth_fill(const sbit__smooth *t, const sbit__layer *layer, bool rounded,
                               float *out)
 {
     const float *w = sbit__smooth_weights(t, layer);
-    const float steps = (float)((int64_t)1 << (t->weight_bits - 1));
     for (int64_t c = 0; c < layer->rows; c++) {
-        float most = 0.0f;
         for (int64_t i = 0; i < t->k; i++) {
-            const float v = w[c * layer->row_step + i * layer->depth_step] * t->s[i];
-            out[i * layer->rows + c] = v;
-            most = fabsf(v) > most ? fabsf(v) : most;
+            out[i * layer->rows + c] = w[c * layer->row_step + i * layer->depth_step] * t->s[i];
         }
-        const float scale = 2.0f * most / (2.0f * steps - 1.0f);
-        for (int64_t i = 0; i < t->k && rounded && scale > 0.0f; i++) {
-            float *v = &out[i * layer->rows + c];
-            const float q = nearbyintf(*v / scale);
-            *v = scale * (q > steps - 1.0f ? steps - 1.0f : q < -steps ? -steps : q);
+        if (rounded) {
+            sbit__smooth_round(t, out + c, layer->rows);
         }
     }
 }
@@ -77685,14 +79453,19 @@ static double sbit__smooth_trial(const sbit__smooth *t)
         low = t->low[i] / t->s[i] < low ? t->low[i] / t->s[i] : low;
         high = t->high[i] / t->s[i] > high ? t->high[i] / t->s[i] : high;
     }
-    if (sbit_qparams_from_range(NULL, low, high, false, 0, most, &scale, &zero, NULL) != SBIT_OK) {
+    if (!t->awq &&
+        sbit_qparams_from_range(NULL, low, high, false, 0, most, &scale, &zero, NULL) != SBIT_OK) {
         return HUGE_VAL;
     }
     for (int64_t i = 0; i < t->rows * t->k; i++) {
         x[i] = t->x[i] / t->s[i % t->k];
     }
-    sbit__kernels(t->quant->ctx)
-        ->f32_fake_quantize(t->rows * t->k, x, scale, zero, 0, most, rounded);
+    if (t->awq) {
+        memcpy(rounded, x, (size_t)(t->rows * t->k) * sizeof *x);
+    } else {
+        sbit__kernels(t->quant->ctx)
+            ->f32_fake_quantize(t->rows * t->k, x, scale, zero, 0, most, rounded);
+    }
     for (size_t l = 0; l < t->layer_count; l++) {
         const int64_t n = t->layers[l].rows;
         sbit__smooth_fill(t, &t->layers[l], false, w);
@@ -77708,9 +79481,17 @@ static double sbit__smooth_trial(const sbit__smooth *t)
 
 static void sbit__smooth_factors(sbit__smooth *t, double alpha)
 {
+    double low = HUGE_VAL, high = 0.0;
     for (int64_t i = 0; i < t->k; i++) {
         const double x = fmax((double)t->high[i], -(double)t->low[i]), w = (double)t->w[i];
-        t->s[i] = x > 1e-12 && w > 1e-12 ? (float)(pow(x, alpha) / pow(w, 1.0 - alpha)) : 1.0f;
+        const double s = t->awq ? pow(fmax(x, 1e-12), alpha) : pow(x, alpha) / pow(w, 1.0 - alpha);
+        t->s[i] = x > 1e-12 && w > 1e-12 ? (float)s : 1.0f;
+        low = x > 1e-12 && w > 1e-12 && s < low ? s : low;
+        high = x > 1e-12 && w > 1e-12 && s > high ? s : high;
+    }
+    for (int64_t i = 0; i < t->k && t->awq && high > 0.0; i++) {
+        const bool live = fmax((double)t->high[i], -(double)t->low[i]) > 1e-12 && t->w[i] > 1e-12f;
+        t->s[i] = live ? (float)((double)t->s[i] / sqrt(low * high)) : 1.0f;
     }
 }
 
@@ -77825,14 +79606,14 @@ static sbit_status sbit__smooth_all(sbit__smooth *t, sbit_error *error)
             done++;
         }
     }
-    sbit__log(t->quant->ctx, SBIT_LOG_INFO, "smooth_quant: %u normalizations", (unsigned)done);
+    sbit__log(t->quant->ctx, SBIT_LOG_INFO, "%s: %u normalizations",
+              t->awq ? "awq" : "smooth_quant", (unsigned)done);
     return status;
 }
 
-static sbit_status sbit__smooth_run(void *state, const sbit_options *options, const sbit_feed *feed,
-                                    sbit_error *error)
+static sbit_status sbit__smooth_begin(sbit_quant *quant, bool awq, double alpha,
+                                      const sbit_feed *feed, sbit_error *error)
 {
-    sbit_quant *quant = (sbit_quant *)state;
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
     sbit__smooth *t = (sbit__smooth *)sbit__calloc(a, 1, sizeof *t);
     if (t == NULL) {
@@ -77840,7 +79621,11 @@ static sbit_status sbit__smooth_run(void *state, const sbit_options *options, co
     }
     t->quant = quant;
     t->graph = sbit_quant_float_graph(quant);
-    t->fixed = sbit_options_float(options, "STEP.SMOOTH_QUANT.ALPHA");
+    t->awq = awq;
+    t->block = awq ? sbit_options_int(&quant->config->tree.sections[SBIT__QCONFIG_W].options,
+                                      "QUANTIZER.GROUP_SIZE")
+                   : 0;
+    t->fixed = alpha;
     t->weight_bits = sbit__quant_bits(quant, SBIT_TARGET_WEIGHT);
     t->activation_bits = sbit__quant_bits(quant, SBIT_TARGET_ACTIVATION);
     sbit_status status = sbit_walk_create(quant, feed, NULL, &t->walk, error);
@@ -77850,6 +79635,32 @@ static sbit_status sbit__smooth_run(void *state, const sbit_options *options, co
     }
     sbit__free(a, t, sizeof *t);
     return status;
+}
+
+static sbit_status sbit__smooth_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                    sbit_error *error)
+{
+    return sbit__smooth_begin((sbit_quant *)state, false,
+                              sbit_options_float(options, "STEP.SMOOTH_QUANT.ALPHA"), feed, error);
+}
+
+static sbit_status sbit__awq_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                 sbit_error *error)
+{
+    return sbit__smooth_begin((sbit_quant *)state, true,
+                              sbit_options_float(options, "STEP.AWQ.ALPHA"), feed, error);
+}
+
+SBIT__FN const sbit_step_row *sbit__step_awq(void)
+{
+    static const sbit_step_row row = {
+        {"awq", "behind normalizations, weights with large inputs get finer steps",
+         SBIT_TARGET_WEIGHT, sbit__awq_keys, SBIT__COUNT_OF(sbit__awq_keys)},
+        SBIT_STAGE_FLOAT_GRAPH,
+        true,
+        sbit__awq_run,
+    };
+    return &row;
 }
 
 SBIT__FN const sbit_step_row *sbit__step_smooth_quant(void)
@@ -78109,6 +79920,229 @@ SBIT__FN const sbit_step_row *sbit__step_adaround(void)
     return &row;
 }
 /* ---- end src/quant/step_adaround.c ---- */
+
+/* ---- begin src/quant/step_adaquant.c ---- */
+/* step_adaquant.c: weights move freely so that their nearest integers give what the layer computes.
+ * >>step-adaquant
+ *
+ * Hubara et al. 2020, layer by layer: over v, in steps of the grid, the loss
+ *     |w x - s q x'|^2,  q = clamp(round(w / s + v)),
+ * with the gradient passed straight through the rounding; Adam. Unlike AdaRound an integer may go
+ * anywhere. All that is needed are the sums S of x' x'^T and M of x x'^T (>>layer): with w_q = s q the
+ * loss of a row is w_q S w_q - 2 w M w_q, up to a constant. The roundings jump, so each row keeps the
+ * best integers that it had, the nearest at first.
+ */
+
+static const sbit_key sbit__adaquant_keys[] = {
+    {"ADAQUANT.ITERATIONS", SBIT_KEY_INT, "300", 1.0, 1e6, NULL, "steps of Adam for each layer"},
+    {"ADAQUANT.LEARNING_RATE", SBIT_KEY_FLOAT, "0.02", 0.0, 10.0, NULL,
+     "its rate, in steps of the grid"},
+    {"ADAQUANT.POSITIONS", SBIT_KEY_INT, "64", 0.0, 1e9, NULL,
+     "output positions of a sample that are looked at; 0: all"},
+};
+
+/* One layer at work; matrices are [rows][depth] of one group. */
+typedef struct sbit__adaquant {
+    sbit_quant *quant;
+    const sbit__site *site;
+    const sbit__layer *layer;
+    const sbit__gram *gram;
+    int64_t iterations;
+    float rate;
+    const float *w;         /* as stored */
+    float *start;           /* w / s */
+    float *v, *m, *u;       /* moves, Adam's moments */
+    float *q;               /* weights on the grid */
+    float *target, *error;  /* w M, w_q S */
+    float *best, *out;      /* the best rows; as stored, all groups */
+    double *least;          /* [rows]: their loss */
+    void *scratch;
+} sbit__adaquant;
+
+static void sbit__adaquant_product(const sbit__adaquant *t, const float *a, const float *g, float *c)
+{
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = t->layer->rows;
+    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = t->layer->depth;
+    gemm.a = a;
+    gemm.b = g;
+    gemm.alpha = 1.0f;
+    gemm.c = c;
+    sbit__gemm_run(t->quant->ctx, &gemm, t->scratch);
+}
+
+/* Scale and zero point of a row of group g: of the tensor, or of its channel. */
+static float sbit__adaquant_scale(const sbit__adaquant *t, int64_t g, int64_t r, float *zero)
+{
+    const int64_t part = sbit__site_parts(t->site) == 1 ? 0 : g * t->layer->rows + r;
+    *zero = (float)t->site->zero_point[part];
+    return t->site->scale[part];
+}
+
+static void sbit__adaquant_start(sbit__adaquant *t, int64_t g)
+{
+    const sbit__layer *l = t->layer;
+    for (int64_t r = 0; r < l->rows; r++) {
+        float zero;
+        const float scale = sbit__adaquant_scale(t, g, r, &zero);
+        t->least[r] = HUGE_VAL;
+        for (int64_t k = 0; k < l->depth; k++) {
+            const int64_t i = r * l->depth + k;
+            t->q[i] = t->w[(g * l->rows + r) * l->row_step + k * l->depth_step]; /* for the target */
+            t->start[i] = t->q[i] / scale;
+            t->v[i] = t->m[i] = t->u[i] = 0.0f;
+        }
+    }
+}
+
+static void sbit__adaquant_round(sbit__adaquant *t, int64_t g)
+{
+    const sbit_grid *grid = &t->site->settings.grid;
+    const int64_t depth = t->layer->depth;
+    for (int64_t r = 0; r < t->layer->rows; r++) {
+        float zero;
+        const float scale = sbit__adaquant_scale(t, g, r, &zero);
+        const float low = (float)grid->qmin - zero, high = (float)grid->qmax - zero;
+        for (int64_t i = r * depth; i < (r + 1) * depth; i++) {
+            const float q = nearbyintf(t->start[i] + t->v[i]);
+            t->q[i] = scale * (q < low ? low : q > high ? high : q);
+        }
+    }
+}
+
+/* Rows that are better than before are kept. */
+static void sbit__adaquant_keep(sbit__adaquant *t)
+{
+    const int64_t depth = t->layer->depth;
+    for (int64_t r = 0; r < t->layer->rows; r++) {
+        double loss = 0.0;
+        for (int64_t i = r * depth; i < (r + 1) * depth; i++) {
+            loss += (double)t->q[i] * ((double)t->error[i] - 2.0 * (double)t->target[i]);
+        }
+        if (loss < t->least[r]) {
+            t->least[r] = loss;
+            memcpy(t->best + r * depth, t->q + r * depth, (size_t)depth * sizeof *t->q);
+        }
+    }
+}
+
+static void sbit__adaquant_adam(sbit__adaquant *t, int64_t g, int64_t step)
+{
+    const sbit_grid *grid = &t->site->settings.grid;
+    const int64_t depth = t->layer->depth;
+    const float first = 1.0f - powf(0.9f, (float)step), second = 1.0f - powf(0.999f, (float)step);
+    const float share = (float)(2.0 / t->gram->count);
+    for (int64_t r = 0; r < t->layer->rows; r++) {
+        float zero;
+        const float scale = sbit__adaquant_scale(t, g, r, &zero);
+        const float low = (float)grid->qmin - zero, high = (float)grid->qmax - zero;
+        for (int64_t i = r * depth; i < (r + 1) * depth; i++) {
+            const float at = t->start[i] + t->v[i];
+            const float slope = at >= low - 0.5f && at <= high + 0.5f ? scale * share : 0.0f;
+            const float gradient = slope * (t->error[i] - t->target[i]);
+            t->m[i] = 0.9f * t->m[i] + 0.1f * gradient;
+            t->u[i] = 0.999f * t->u[i] + 0.001f * gradient * gradient;
+            t->v[i] -= t->rate * (t->m[i] / first) / (sqrtf(t->u[i] / second) + 1e-12f);
+        }
+    }
+}
+
+static void sbit__adaquant_group(sbit__adaquant *t, int64_t g)
+{
+    const sbit__layer *l = t->layer;
+    const int64_t square = l->depth * l->depth;
+    const float *sums = t->gram->sums + g * square;
+    sbit__adaquant_start(t, g);
+    sbit__adaquant_product(t, t->q, t->gram->cross ? t->gram->mixed + g * square : sums, t->target);
+    for (int64_t i = 0; i <= t->iterations; i++) {
+        sbit__adaquant_round(t, g);
+        sbit__adaquant_product(t, t->q, sums, t->error);
+        sbit__adaquant_keep(t);
+        sbit__adaquant_adam(t, g, i + 1);
+    }
+    for (int64_t r = 0; r < l->rows; r++) {
+        for (int64_t k = 0; k < l->depth; k++) {
+            t->out[(g * l->rows + r) * l->row_step + k * l->depth_step] =
+                t->best[r * l->depth + k];
+        }
+    }
+}
+
+static sbit_status sbit__adaquant_unit(sbit__round_units *units, const sbit_unit *unit,
+                                       const sbit__layer *layer, sbit__gram *gram,
+                                       sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(units->quant->ctx);
+    const size_t one = (size_t)(layer->rows * layer->depth), all = one * (size_t)layer->groups;
+    sbit__adaquant t;
+    sbit__gemm gemm;
+    sbit_tensor weight;
+    if (gram->count <= 0.0 || units->quant->sites[unit->site].block > 0) {
+        return SBIT_OK; /* nothing came; blocks have scales of their own: nearest */
+    }
+    memset(&t, 0, sizeof t);
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = layer->rows;
+    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = layer->depth;
+    const size_t scratch = sbit__gemm_scratch_bytes(units->quant->ctx, &gemm) + 64;
+    const size_t bytes = (size_t)layer->rows * sizeof(double) + (8 * one + all) * sizeof(float) +
+                         scratch;
+    SBIT__TRY(sbit__site_weight(units->quant, &units->quant->sites[unit->site], &weight, error));
+    t.least = (double *)sbit__alloc(a, bytes);
+    if (t.least == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    t.quant = units->quant;
+    t.site = &units->quant->sites[unit->site];
+    t.layer = layer;
+    t.gram = gram;
+    t.iterations = sbit_options_int(units->options, "STEP.ADAQUANT.ITERATIONS");
+    t.rate = (float)sbit_options_float(units->options, "STEP.ADAQUANT.LEARNING_RATE");
+    t.w = (const float *)weight.data;
+    t.start = (float *)(void *)(t.least + layer->rows);
+    t.v = t.start + one;
+    t.m = t.v + one;
+    t.u = t.m + one;
+    t.q = t.u + one;
+    t.target = t.q + one;
+    t.error = t.target + one;
+    t.best = t.error + one;
+    t.out = t.best + one;
+    t.scratch = (void *)(((uintptr_t)(t.out + all) + 63u) & ~(uintptr_t)63u);
+    for (int64_t g = 0; g < layer->groups; g++) {
+        sbit__adaquant_group(&t, g);
+    }
+    const sbit_status status = sbit_quant_set_weight(units->quant, unit->site, t.out, error);
+    sbit__free(a, t.least, bytes);
+    return status;
+}
+
+static sbit_status sbit__adaquant_run(void *state, const sbit_options *options,
+                                      const sbit_feed *feed, sbit_error *error)
+{
+    sbit__round_units units;
+    memset(&units, 0, sizeof units);
+    units.quant = (sbit_quant *)state;
+    units.options = options;
+    units.step = sbit__step_adaquant();
+    units.positions = sbit_options_int(options, "STEP.ADAQUANT.POSITIONS");
+    units.round = sbit__adaquant_unit;
+    return sbit__round_run(&units, feed, error);
+}
+
+SBIT__FN const sbit_step_row *sbit__step_adaquant(void)
+{
+    static const sbit_step_row row = {
+        {"adaquant", "weights move freely for what the layer computes, by Adam",
+         SBIT_TARGET_WEIGHT, sbit__adaquant_keys, SBIT__COUNT_OF(sbit__adaquant_keys)},
+        SBIT_STAGE_WEIGHTS,
+        true,
+        sbit__adaquant_run,
+    };
+    return &row;
+}
+/* ---- end src/quant/step_adaquant.c ---- */
 
 /* ---- begin src/quant/step_gptq.c ---- */
 /* step_gptq.c: GPTQ: weights rounded one after the other, each error made good by those that
@@ -78459,6 +80493,221 @@ SBIT__FN const sbit_step_row *sbit__step_gptq(void)
 }
 /* ---- end src/quant/step_gptq.c ---- */
 
+/* ---- begin src/quant/step_compensate.c ---- */
+/* step_compensate.c: gains and biases in closed form make up for what quantization did to each
+ * layer's output. >>step-compensate
+ *
+ * After Fu et al. 2024 (QwT: least squares, no gradients), in the form that folds away: layer by
+ * layer, y (float weights on float inputs) is fitted by a[c] y_q + b[c], where y_q is what the
+ * quantized and compensated model so far gives. a goes into the weight's scale - the integers stay
+ * - and b into the bias. Nothing is added to the graph. All that is needed are the sums of x x^T
+ * (>>layer): E[y y_q] = w M w_q, E[y_q^2] = w_q S w_q. A gain is left away where scales are powers of
+ * two, fixed, or in blocks; one scale for the tensor takes one gain.
+ */
+
+static const sbit_key sbit__compensate_keys[] = {
+    {"COMPENSATE.GAIN", SBIT_KEY_BOOL, "true", 0, 0, NULL, "fit scales too, not biases alone"},
+    {"COMPENSATE.POSITIONS", SBIT_KEY_INT, "64", 0.0, 1e9, NULL,
+     "output positions of a sample that are looked at; 0: all"},
+};
+
+enum {
+    SBIT__COMPENSATE_Y,      /* mean of y */
+    SBIT__COMPENSATE_Q,      /* of y_q */
+    SBIT__COMPENSATE_SHARED, /* covariance of both */
+    SBIT__COMPENSATE_OWN,    /* variance of y_q */
+    SBIT__COMPENSATE_MOMENTS
+};
+
+typedef struct sbit__compensate {
+    sbit_quant *quant;
+    const sbit__layer *layer;
+    const sbit__gram *gram;
+    const float *w; /* as stored */
+    float *wq;      /* likewise: as they come out of their integers */
+    float *rows[2], *product; /* [rows][depth] of a group: w, wq; a product */
+    double *moments;          /* [groups * rows][SBIT__COMPENSATE_MOMENTS] */
+    float *shift;             /* [groups * rows] */
+    void *scratch;
+} sbit__compensate;
+
+static void sbit__compensate_multiply(const sbit__compensate *t, const float *a, const float *g)
+{
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = t->layer->rows;
+    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = t->layer->depth;
+    gemm.a = a;
+    gemm.b = g;
+    gemm.alpha = 1.0f;
+    gemm.c = t->product;
+    sbit__gemm_run(t->quant->ctx, &gemm, t->scratch);
+}
+
+static double sbit__compensate_dot(const float *a, const float *b, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += (double)a[i] * (double)b[i];
+    }
+    return sum;
+}
+
+static void sbit__compensate_group(sbit__compensate *t, int64_t g)
+{
+    const sbit__layer *l = t->layer;
+    const int64_t depth = l->depth, square = depth * depth;
+    const double n = t->gram->count;
+    for (int64_t r = 0; r < l->rows; r++) {
+        const int64_t row = g * l->rows + r;
+        for (int64_t k = 0; k < depth; k++) {
+            const int64_t at = row * l->row_step + k * l->depth_step;
+            t->rows[0][r * depth + k] = t->w[at];
+            t->rows[1][r * depth + k] = t->wq[at];
+        }
+        double *m = t->moments + row * SBIT__COMPENSATE_MOMENTS;
+        m[SBIT__COMPENSATE_Y] =
+            sbit__compensate_dot(t->rows[0] + r * depth, t->gram->mean_a + g * depth, depth) / n;
+        m[SBIT__COMPENSATE_Q] =
+            sbit__compensate_dot(t->rows[1] + r * depth, t->gram->mean_b + g * depth, depth) / n;
+    }
+    for (int which = 0; which < 2; which++) { /* w M, then w_q S */
+        sbit__compensate_multiply(t, t->rows[which],
+                                  (which == 0 ? t->gram->mixed : t->gram->sums) + g * square);
+        for (int64_t r = 0; r < l->rows; r++) {
+            double *m = t->moments + (g * l->rows + r) * SBIT__COMPENSATE_MOMENTS;
+            const double sum =
+                sbit__compensate_dot(t->product + r * depth, t->rows[1] + r * depth, depth) / n;
+            m[which == 0 ? SBIT__COMPENSATE_SHARED : SBIT__COMPENSATE_OWN] =
+                sum - m[SBIT__COMPENSATE_Q] *
+                          m[which == 0 ? SBIT__COMPENSATE_Y : SBIT__COMPENSATE_Q];
+        }
+    }
+}
+
+/* The gain of rows first .. first + count - 1 together, 1 where nothing varies. */
+static double sbit__compensate_gain(const sbit__compensate *t, int64_t first, int64_t count)
+{
+    double shared = 0.0, own = 0.0, size = 0.0;
+    for (int64_t r = first; r < first + count; r++) {
+        const double *m = t->moments + r * SBIT__COMPENSATE_MOMENTS;
+        shared += m[SBIT__COMPENSATE_SHARED];
+        own += m[SBIT__COMPENSATE_OWN];
+        size += m[SBIT__COMPENSATE_Q] * m[SBIT__COMPENSATE_Q];
+    }
+    const double gain = own > 1e-6 * size && own > 0.0 ? shared / own : 1.0;
+    return gain < 0.5 ? 0.5 : gain > 2.0 ? 2.0 : gain;
+}
+
+/* The site's scales times the gains, and the same integers under them. */
+static sbit_status sbit__compensate_apply(sbit__compensate *t, const sbit_unit *unit, bool gains,
+                                          sbit_error *error)
+{
+    const sbit__layer *l = t->layer;
+    sbit__site *site = &t->quant->sites[unit->site];
+    const int64_t all = l->groups * l->rows, parts = sbit__site_parts(site);
+    for (int64_t part = 0; part < (parts == 1 ? 1 : all); part++) {
+        const int64_t first = part, count = parts == 1 ? all : 1;
+        const double fitted = gains ? sbit__compensate_gain(t, first, count) : 1.0;
+        const float scale = (float)((double)site->scale[part] * fitted);
+        const double gain = gains ? (double)scale / (double)site->scale[part] : 1.0;
+        for (int64_t r = first; r < first + count; r++) {
+            const double *m = t->moments + r * SBIT__COMPENSATE_MOMENTS;
+            t->shift[r] = (float)(m[SBIT__COMPENSATE_Y] - gain * m[SBIT__COMPENSATE_Q]);
+            for (int64_t k = 0; k < l->depth; k++) {
+                float *w = &t->wq[r * l->row_step + k * l->depth_step];
+                *w = (float)((double)*w * gain);
+            }
+        }
+        site->scale[part] = gains ? scale : site->scale[part];
+    }
+    SBIT__TRY(sbit_quant_set_weight(t->quant, unit->site, t->wq, error));
+    return sbit__site_set_shift(t->quant, site, t->shift, (size_t)all, error);
+}
+
+static sbit_status sbit__compensate_layer(sbit__compensate *t, const sbit_unit *unit, bool gains,
+                                          sbit_error *error)
+{
+    sbit__site *site = &t->quant->sites[unit->site];
+    sbit_tensor weight;
+    SBIT__TRY(sbit__site_weight(t->quant, site, &weight, error));
+    SBIT__TRY(sbit__site_dequantized(t->quant, site, t->wq, error));
+    t->w = (const float *)weight.data;
+    for (int64_t g = 0; g < t->layer->groups; g++) {
+        sbit__compensate_group(t, g);
+    }
+    const int64_t parts = sbit__site_parts(site);
+    gains = gains && site->change.scale == NULL && !site->settings.grid.power_of_two &&
+            site->dtype == SBIT_F32 && site->block == 0 &&
+            (parts == 1 || parts == t->layer->groups * t->layer->rows);
+    return sbit__compensate_apply(t, unit, gains, error);
+}
+
+static sbit_status sbit__compensate_unit(sbit__round_units *units, const sbit_unit *unit,
+                                         const sbit__layer *layer, sbit__gram *gram,
+                                         sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(units->quant->ctx);
+    const size_t outputs = (size_t)(layer->groups * layer->rows);
+    const size_t group = (size_t)(layer->rows * layer->depth), all = group * (size_t)layer->groups;
+    sbit__compensate t;
+    sbit__gemm gemm;
+    if (gram->count <= 0.0) {
+        return SBIT_OK;
+    }
+    memset(&t, 0, sizeof t);
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = layer->rows;
+    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = layer->depth;
+    const size_t scratch = sbit__gemm_scratch_bytes(units->quant->ctx, &gemm) + 64;
+    const size_t bytes = outputs * SBIT__COMPENSATE_MOMENTS * sizeof(double) +
+                         (all + 3 * group + outputs) * sizeof(float) + scratch;
+    t.moments = (double *)sbit__calloc(a, 1, bytes);
+    if (t.moments == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    t.quant = units->quant;
+    t.layer = layer;
+    t.gram = gram;
+    t.wq = (float *)(void *)(t.moments + outputs * SBIT__COMPENSATE_MOMENTS);
+    t.rows[0] = t.wq + all;
+    t.rows[1] = t.rows[0] + group;
+    t.product = t.rows[1] + group;
+    t.shift = t.product + group;
+    t.scratch = (void *)(((uintptr_t)(t.shift + outputs) + 63u) & ~(uintptr_t)63u);
+    const sbit_status status = sbit__compensate_layer(
+        &t, unit, sbit_options_bool(units->options, "STEP.COMPENSATE.GAIN"), error);
+    sbit__free(a, t.moments, bytes);
+    return status;
+}
+
+static sbit_status sbit__compensate_run(void *state, const sbit_options *options,
+                                        const sbit_feed *feed, sbit_error *error)
+{
+    sbit__round_units units;
+    memset(&units, 0, sizeof units);
+    units.quant = (sbit_quant *)state;
+    units.options = options;
+    units.step = sbit__step_compensate();
+    units.positions = sbit_options_int(options, "STEP.COMPENSATE.POSITIONS");
+    units.quantized = true;
+    units.round = sbit__compensate_unit;
+    return sbit__round_run(&units, feed, error);
+}
+
+SBIT__FN const sbit_step_row *sbit__step_compensate(void)
+{
+    static const sbit_step_row row = {
+        {"compensate", "gains and biases in closed form make up for what quantization did",
+         SBIT_TARGET_WEIGHT, sbit__compensate_keys, SBIT__COUNT_OF(sbit__compensate_keys)},
+        SBIT_STAGE_AFTER,
+        true,
+        sbit__compensate_run,
+    };
+    return &row;
+}
+/* ---- end src/quant/step_compensate.c ---- */
+
 /* ---- begin src/quant/step_bias_correction.c ---- */
 /* step_bias_correction.c: biases take up what rounding moved the mean of each output by.
  * >>step-bias-correction
@@ -78659,7 +80908,7 @@ static bool sbit__step_wanted(const sbit_quant *quant, const sbit_step_row *row)
 {
     bool wanted = sbit__step_listed(quant, row);
     for (size_t i = 0; i < quant->site_count && !wanted; i++) {
-        wanted = quant->sites[i].settings.step == row;
+        wanted = quant->sites[i].settings.step == row || quant->sites[i].settings.range_step == row;
     }
     return wanted;
 }

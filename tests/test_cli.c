@@ -477,7 +477,7 @@ TEST(cli_help_and_version)
     CHECK_CONTAINS(cli.err, "Commands");
     static const char *const commands[] = {
         "info",    "simplify", "run",   "eval",      "quantize",   "prune", "train",
-        "compare", "validate", "bench",    "graph", "operators", "strategies", "help"};
+        "compare", "validate", "analyze", "bench",    "graph", "operators", "strategies", "help"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         CHECK_EQ_I64(RUN("help %s", commands[i]), 0);
         CHECK_CONTAINS(cli.out, "Examples\n  sparsebit ");
@@ -789,6 +789,67 @@ TEST(cli_validate_says_what_is_proved)
     CHECK_FAILS(1, "no quantized layers", "validate %s %s --data npy:%s", NET, NET, DATA);
     CHECK_FAILS(2, "0 to 100", "validate %s %sq.onnx --data npy:%s --agreement 101", NET, TMP,
                 DATA);
+}
+
+TEST(cli_analyze_ranks_layers)
+{
+    make_net_files();
+    CHECK_EQ_I64(RUN("analyze %s --data npy:%s --set W.QUANTIZER.BIT=3 --json", NET, DATA), 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_EQ_I64(json_number("", "samples"), 16);
+    CHECK_CONTAINS(cli.out, "\"layer\": \"conv\"");
+    CHECK(json_number("\"layers\"", "noise") > 0.0);
+    CHECK_EQ_I64(RUN("analyze %s --data npy:%s --from 12", NET, DATA), 0);
+    CHECK_CONTAINS(cli.out, "4 samples");
+}
+
+TEST(cli_quantize_searches)
+{
+    make_net_files();
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%s -o %sq.onnx --auto-exclude --max-drop 1 --json", NET,
+                     DATA, TMP),
+                 0);
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%s -o %sq.onnx --percent 50 --to 12 --json", NET, DATA,
+                     TMP),
+                 0);
+    CHECK_CONTAINS(cli.out, "12");
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%s -o %sq.onnx --mixed-precision --size-budget 0.5x",
+                     NET, DATA, TMP),
+                 0);
+    CHECK_FAILS(1, "cannot be kept",
+                "quantize %s --data npy:%s -o %sq.onnx --mixed-precision --size-budget 0.1x", NET,
+                DATA, TMP);
+    CHECK_FAILS(2, "--size-budget or --bops-budget",
+                "quantize %s --data npy:%s -o %sq.onnx --mixed-precision", NET, DATA, TMP);
+    CHECK_FAILS(2, "300KB", "quantize %s --data npy:%s -o %sq.onnx --mixed-precision --size-budget 2x",
+                NET, DATA, TMP);
+    CHECK_FAILS(2, "--to goes with", "quantize %s --data npy:%s -o %sq.onnx --to 8", NET, DATA, TMP);
+}
+
+TEST(cli_quantize_tries_recipes)
+{
+    make_net_files();
+    put_file(TMP "l.txt", "0\n1\n2\n3\n4\n0\n1\n2\n3\n4\n0\n1\n2\n3\n4\n0\n", 32);
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%s --eval npy:%s,labels=%sl.txt --max-drop 100 -o "
+                     "%sq.onnx --json",
+                     NET, DATA, DATA, TMP, TMP),
+                 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_CONTAINS(cli.out, "\"recipes\": [{\"recipe\": \"as configured\"");
+    CHECK(strstr(cli.out, "mse ranges") == NULL); /* the first is good enough */
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%s --eval npy:%s,labels=%sl.txt --max-drop 100 "
+                     "--prefer bytes -o %sq.onnx --json",
+                     NET, DATA, DATA, TMP, TMP),
+                 0);
+    CHECK_CONTAINS(cli.out, "\"recipes\": [{\"recipe\": \"4-bit weights");
+    CHECK_CONTAINS(cli.out, "auto_exclude");
+    CHECK_CONTAINS(cli.out, "\"bits\": 4");
+    CHECK(strstr(cli.out, "smooth_quant") == NULL); /* there is no LayerNormalization */
+    CHECK_EQ_I64(RUN("compare %s %sq.onnx --data npy:%s", NET, TMP, DATA), 0);
+    CHECK_FAILS(2, "with --auto-exclude, or with", "quantize %s --data npy:%s --max-drop 1 -o %sq.onnx",
+                NET, DATA, TMP);
+    CHECK_FAILS(2, "go with --eval", "quantize %s --data npy:%s --prefer time -o %sq.onnx", NET, DATA,
+                TMP);
 }
 
 TEST(cli_pictures)

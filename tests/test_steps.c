@@ -861,6 +861,75 @@ TEST(smooth_quant_moves_outliers_into_weights)
     CHECK_MSG(db[1] > db[0] + 15.0 && db[1] > 35.0, "%.1f dB, smoothed %.1f dB", db[0], db[1]);
 }
 
+/* Two channels carry large inputs: their weights count most, at 3 bits in blocks of 6. */
+TEST(awq_gives_fine_steps_to_weights_with_large_inputs)
+{
+    static float x[48 * 12];
+    double db[2] = {0.0, 0.0};
+    sbit_rng rng = sbit_rng_seed(23);
+    for (int i = 0; i < 48 * 12; i++) {
+        x[i] = sbit_rng_normal(&rng);
+    }
+    for (int awq = 0; awq < 2; awq++) {
+        float scale[12], w[12 * 9], y[3][48 * 9];
+        build b;
+        sbit_qconfig *config = NULL;
+        sbit_quant *quant = NULL;
+        sbit_graph *q = NULL;
+        sbit_feed feed;
+        sbit_feed_desc desc;
+        sbit_value_id in[3];
+        rng = sbit_rng_seed(6);
+        for (int i = 0; i < 12; i++) {
+            scale[i] = i % 6 == 2 ? 8.0f : 1.0f;
+            for (int c = 0; c < 9; c++) {
+                w[i * 9 + c] = sbit_rng_normal(&rng);
+            }
+        }
+        build_begin(&b, 21);
+        in[0] = build_input(&b, "x", SBIT_F32, "N,12");
+        in[1] = build_constant(&b, "scale", SBIT_F32, "12", scale);
+        in[0] = build_node(&b, "LayerNormalization", "n", in, 2, NULL, 0);
+        in[1] = build_constant(&b, "w", SBIT_F32, "12,9", w);
+        build_output(&b, build_node(&b, "MatMul", "y", in, 2, NULL, 0));
+        build_do(&b, sbit_qconfig_create(b.ctx, "generic", &config, &b.error), "config");
+        build_do(&b, sbit_qconfig_set(config, "A.QUANTIZER.DISABLE", "true", &b.error), "set");
+        build_do(&b, sbit_qconfig_set(config, "W.QUANTIZER.BIT", "3", &b.error), "set");
+        build_do(&b, sbit_qconfig_set(config, "W.QUANTIZER.GROUP_SIZE", "6", &b.error), "set");
+        if (awq == 1) {
+            build_do(&b, sbit_qconfig_set(config, "STEPS", "[awq]", &b.error), "set");
+        }
+        build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
+        const sbit_tensor all = build_tensor(SBIT_F32, "48,12", x);
+        memset(&desc, 0, sizeof desc);
+        desc.inputs = &all;
+        desc.input_count = 1;
+        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+        if (!b.failed) {
+            build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate");
+            build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc");
+            build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build");
+        }
+        sbit_graph *const graphs[3] = {b.graph, sbit_quant_float_graph(quant), q};
+        for (int k = 0; k < 3 && !b.failed; k++) {
+            sbit_session *session = NULL;
+            build_do(&b, sbit_session_create(graphs[k], NULL, &session, &b.error), "session");
+            build_do(&b, sbit_session_set_input(session, "x", &all, &b.error), "x");
+            build_do(&b, sbit_session_run(session, &b.error), "run");
+            memcpy(y[k], sbit_session_output(session, 0)->tensor.data, sizeof y[k]);
+            sbit_session_destroy(session);
+        }
+        CHECK(steps_sqnr(y[0], y[1], 48 * 9) > 100.0); /* the same function */
+        db[awq] = steps_sqnr(y[0], y[2], 48 * 9);
+        sbit_graph_destroy(q);
+        sbit_quant_destroy(quant);
+        sbit_qconfig_destroy(config);
+        sbit_feed_close(&feed);
+        build_end(&b);
+    }
+    CHECK_MSG(db[1] > db[0] + 1.0, "%.1f dB, with awq %.1f dB", db[0], db[1]);
+}
+
 /* ---- steps that choose: before scales, and with scales known */
 
 static sbit_status choose_run(void *state, const sbit_options *options, const sbit_feed *feed,

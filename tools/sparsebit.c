@@ -43,18 +43,27 @@ static const cli_command cli_commands[] = {
      cli_eval},
     {"quantize", "MODEL", "quantize after training, with calibration data",
      "--config --target --format --set --data --calib --batch --shuffle --seed --stats "
-     "--save-stats --out --force --eval --limit "
-     "--output "
+     "--save-stats --out --force --eval --limit --auto-exclude --max-drop --mixed-precision "
+     "--size-budget --bops-budget --percent --to --prefer --time-budget --output "
      "--threads --json" CLI_PREP,
      "--out ?--data",
      "Simplifies the model, feeds the calibration data to the observers, computes scales and zero\n"
      "points, and writes an ONNX model with QuantizeLinear and DequantizeLinear nodes.\n"
      "Weights alone (--format weights, matmul_nbits, dynamic) need no --data. --limit is for "
-     "--eval.",
+     "--eval.\n"
+     "--auto-exclude leaves float what costs too much accuracy, --mixed-precision gives each layer "
+     "its own\n"
+     "width within a budget, --percent more bits to the most sensitive layers; all measure on "
+     "--data.\n"
+     "--eval with --max-drop alone tries recipes until one loses no more; exit code 1 if none does.",
      "sparsebit quantize model.onnx --data cifar10:train.bin --calib 256 -o int8.onnx\n"
      "sparsebit quantize model.onnx -c qconfig.yaml --target tensorrt --data npy:x.npy -o "
      "int8.onnx\n"
      "sparsebit quantize model.onnx --set A.QUANTIZER.BIT=4 --data npy:x.npy -o int8.onnx\n"
+     "sparsebit quantize model.onnx --data cifar10:train.bin --auto-exclude --max-drop 0.5 -o "
+     "int8.onnx\n"
+     "sparsebit quantize model.onnx --data cifar10:train.bin --mixed-precision --size-budget 0.6x -o "
+     "mixed.onnx\n"
      "sparsebit quantize large.onnx --format weights -o weights_int8.onnx\n"
      "sparsebit quantize large.onnx --format matmul_nbits --set W.QUANTIZER.BIT=4 --set "
      "W.QUANTIZER.GROUP_SIZE=32 -o "
@@ -117,6 +126,14 @@ static const cli_command cli_commands[] = {
      "sparsebit compare model.onnx int8.onnx --data cifar10:test.bin --limit 1000\n"
      "sparsebit compare model.onnx simple.onnx --data npy:x.npy",
      cli_compare},
+    {"analyze", "MODEL", "which layers suffer most from being quantized",
+     "--config --target --set --data --calib --limit --shuffle --seed --from --batch --threads --json" CLI_PREP, "--data",
+     "Calibrates, then quantizes each layer alone and compares the outputs with those of the float model,\n"
+     "on --limit samples (default: 64), --from which they are taken. The float model runs once, each layer\n"
+     "costs what lies behind it.",
+     "sparsebit analyze model.onnx --data cifar10:train.bin --calib 256 --from 256\n"
+     "sparsebit analyze model.onnx --set W.QUANTIZER.BIT=4 --data cifar10:train.bin --json",
+     cli_analyze},
     {"validate", "FLOAT QUANTIZED", "what a quantized model proves, and does on data",
      "--data --limit --shuffle --seed --from --agreement --strict --as-is --threads "
      "--json" CLI_PREP,

@@ -328,6 +328,7 @@ SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
         (!quant->float_done && sbit__steps_need_data(quant, SBIT_STAGE_FLOAT_GRAPH)) ||
         sbit__steps_need_data(quant, SBIT_STAGE_SELECT) ||
         sbit__steps_need_data(quant, SBIT_STAGE_RANGES) ||
+        sbit__steps_need_data(quant, SBIT_STAGE_SEARCH) ||
         sbit__steps_need_data(quant, SBIT_STAGE_WEIGHTS) ||
         sbit__steps_need_data(quant, SBIT_STAGE_AFTER)) {
         return true;
@@ -356,8 +357,8 @@ static sbit_status sbit__quant_tap(const sbit_graph *graph, sbit_value_id id,
     return SBIT_OK;
 }
 
-static sbit_status sbit__quant_calibration_session(sbit_quant *quant, sbit_session **out,
-                                                   sbit_error *error)
+SBIT__FN sbit_status sbit__quant_calibration_session(sbit_quant *quant, sbit_session **out,
+                                                     sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
     sbit_session_desc desc;
@@ -456,7 +457,8 @@ SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *cons
     return sbit__quant_run(quant, names, inputs, input_count, -1, error);
 }
 
-static sbit_status sbit__calibrate_pass(sbit_quant *quant, const sbit_feed *feed, sbit_error *error)
+SBIT__FN sbit_status sbit__calibrate_pass(sbit_quant *quant, const sbit_feed *feed,
+                                          sbit_error *error)
 {
     sbit_batch batch;
     quant->pass_open = true;
@@ -582,7 +584,7 @@ static sbit_status sbit__asym_node(sbit__asym *a, const sbit_node *node, sbit_er
         if (site == NULL || a->done[at]) {
             continue;
         }
-        if (sbit__quant_observes(site)) {
+        if (sbit__quant_observes(site) && site->ranged == NULL) {
             a->site = site;
             SBIT__TRY(sbit__asym_range(a, node->id, k, error));
         }

@@ -475,7 +475,8 @@ static sbit_status sbit__round_all(sbit__round *r, const sbit_feed *feed, sbit_u
         r->done[units[i].site] = false;
     }
     desc.sites = r->done;
-    if (sbit_quant_asym(quant, &desc)) {
+    if (sbit_quant_asym(quant, &desc) || r->units->quantized) {
+        desc.quantized = true;
         SBIT__TRY(sbit_walk_create(quant, feed, &desc, &r->quantized, error));
     }
     for (size_t i = 0; i < count; i++) {

@@ -66,6 +66,7 @@ struct sbit__round_units {
     const sbit_options *options;
     const sbit_step_row *step;
     int64_t positions; /* of each sample; 0: all */
+    bool quantized;    /* also for what the quantized model so far computes, whatever asym says */
     sbit_status (*round)(sbit__round_units *units, const sbit_unit *unit, const sbit__layer *layer,
                          sbit__gram *gram, sbit_error *error);
 };

@@ -87,9 +87,9 @@ static const char *sbit__qconfig_choices(const sbit_ctx *ctx, sbit__arena *arena
     sbit__text_init(&text, sbit_ctx_allocator(ctx));
     sbit__row_names(ctx, strategy->kind, target, "|", &text);
     const sbit_head *step;
-    for (size_t i = 0;
-         !strategy->observer && (step = sbit__row_at(ctx, sbit__kind_step(), i)) != NULL; i++) {
-        if (((const sbit_step_row *)(const void *)step)->stage == SBIT_STAGE_WEIGHTS &&
+    const sbit_stage stage = strategy->observer ? SBIT_STAGE_RANGES : SBIT_STAGE_WEIGHTS;
+    for (size_t i = 0; (step = sbit__row_at(ctx, sbit__kind_step(), i)) != NULL; i++) {
+        if (((const sbit_step_row *)(const void *)step)->stage == stage &&
             (step->targets & target) != 0) {
             sbit__text_printf(&text, "|%s", step->name);
         }
@@ -301,6 +301,30 @@ SPARSEBIT_API sbit_status sbit_qconfig_set(sbit_qconfig *config, const char *pat
     return sbit__tree_set(&config->tree, path, value, error);
 }
 
+SPARSEBIT_API sbit_status sbit_qconfig_add_step(sbit_qconfig *config, const char *step,
+                                                sbit_error *error)
+{
+    sbit__text text;
+    if (config == NULL || step == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "a NULL argument");
+    }
+    const sbit_option *list = sbit_options_find(&config->tree.top, "STEPS");
+    sbit__text_init(&text, sbit_ctx_allocator(config->tree.ctx));
+    sbit__text_printf(&text, "[");
+    for (size_t i = 0; i < list->list_count; i++) {
+        if (sbit__same_word(list->list[i], step)) {
+            sbit__text_deinit(&text);
+            return SBIT_OK;
+        }
+        sbit__text_printf(&text, "\"%s\", ", list->list[i]);
+    }
+    sbit__text_printf(&text, "\"%s\"]", step);
+    const sbit_status status = text.failed ? sbit__fail_oom(error, 0)
+                                           : sbit_qconfig_set(config, "STEPS", text.data, error);
+    sbit__text_deinit(&text);
+    return status;
+}
+
 static bool sbit__qconfig_has(const sbit_options *options, const char *part)
 {
     return strstr(sbit_options_string(options, "QSCHEME"), part) != NULL;
@@ -339,7 +363,7 @@ static sbit_status sbit__qconfig_check_steps(const sbit_qconfig *config, sbit_er
     sbit_status status = SBIT_OK;
     for (size_t i = 0; i < list->list_count && status == SBIT_OK; i++) {
         const sbit_step_row *row = sbit_step_find(config->tree.ctx, list->list[i]);
-        if (row != NULL && (row->stage == SBIT_STAGE_SHRINK || row->stage == SBIT_STAGE_SEARCH)) {
+        if (row != NULL && row->stage == SBIT_STAGE_SHRINK) {
             return sbit__option_fail(list, "", "names a step that is not one of quantization",
                                      error);
         }
@@ -428,8 +452,12 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.block = sbit_options_int(&s.options, "QUANTIZER.GROUP_SIZE");
     s.activation_axis =
         sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
-    s.observer =
-        sbit_observer_find(config->tree.ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
+    const char *observer = sbit_options_string(&s.options, "OBSERVER.TYPE");
+    s.observer = sbit_observer_find(config->tree.ctx, observer);
+    s.range_step = s.observer == NULL ? sbit_step_find(config->tree.ctx, observer) : NULL;
+    if (s.range_step != NULL) { /* the step finds its range, from this one on */
+        s.observer = sbit_observer_find(config->tree.ctx, "minmax");
+    }
     const char *type = sbit_options_string(&s.options, "QUANTIZER.TYPE");
     s.quantizer = sbit_quantizer_find(config->tree.ctx, type);
     s.step = s.quantizer == NULL ? sbit_step_find(config->tree.ctx, type) : NULL;

@@ -92,6 +92,9 @@ SPARSEBIT_API void sbit_qconfig_destroy(sbit_qconfig *config); /* NULL is fine *
 /* Sets one key as if it had been written in the file: "A.QUANTIZER.BIT", "4". */
 SPARSEBIT_API sbit_status sbit_qconfig_set(sbit_qconfig *config, const char *path,
                                            const char *value, sbit_error *error);
+/* Adds a step to STEPS unless it is listed. */
+SPARSEBIT_API sbit_status sbit_qconfig_add_step(sbit_qconfig *config, const char *step,
+                                                sbit_error *error);
 /* Checks what concerns several keys (bits and schemes that BACKEND and PLACEMENT allow). Done by
  * load, read and sbit_quant_create. */
 SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit_error *error);

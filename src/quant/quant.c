@@ -176,13 +176,19 @@ SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant)
 /* Scales, and the steps before, between and behind them. */
 static sbit_status sbit__quant_recipe(sbit_quant *quant, sbit_error *error)
 {
+    static const sbit_stage stages[] = {SBIT_STAGE_RANGES, SBIT_STAGE_SEARCH};
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site_search_forget(quant, &quant->sites[i]);
+    }
     SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_SELECT, &quant->feed, error));
     SBIT__TRY(sbit__quant_calc(quant, error));
     quant->calibrated = true;
-    if (sbit__steps_any(quant, SBIT_STAGE_RANGES)) {
-        SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_RANGES, &quant->feed, error));
-        SBIT__TRY(sbit__quant_calc(quant, error)); /* with what they set */
-        quant->calibrated = true;
+    for (size_t i = 0; i < SBIT__COUNT_OF(stages); i++) {
+        if (sbit__steps_any(quant, stages[i])) {
+            SBIT__TRY(sbit__steps_run(quant, stages[i], &quant->feed, error));
+            SBIT__TRY(sbit__quant_calc(quant, error)); /* with what they set */
+            quant->calibrated = true;
+        }
     }
     SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_WEIGHTS, &quant->feed, error));
     return sbit__steps_run(quant, SBIT_STAGE_AFTER, &quant->feed, error);
@@ -302,7 +308,7 @@ SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index,
     out->target = site->target;
     out->enabled = site->enabled;
     out->reason = site->reason;
-    out->observer = site->settings.observer->head.name;
+    out->observer = (site->ranged != NULL ? site->ranged : site->settings.observer)->head.name;
     out->quantizer = site->settings.step != NULL ? site->settings.step->head.name
                                                  : site->settings.quantizer->head.name;
     out->qparams.grid = site->settings.grid;

@@ -18,6 +18,8 @@
  *   walk.c        a run of the model that stops between layers
  *   steps.c       the steps of a recipe; step_*.c: one each; layer.c: what they share
  *   proof.c       what a quantized file proves by itself
+ *   trials.c      how far outputs move when some sites are quantized: analyze.c and steps that
+ *                 search
  */
 #ifndef SBIT_QUANT_PRIVATE_H
 #define SBIT_QUANT_PRIVATE_H
@@ -49,6 +51,7 @@ typedef struct sbit__settings {
     const sbit_observer_row *observer;
     const sbit_quantizer_row *quantizer;
     const sbit_step_row *step; /* that QUANTIZER.TYPE named instead; NULL: none */
+    const sbit_step_row *range_step; /* that OBSERVER.TYPE named instead; NULL: none */
     bool per_channel, disabled;
     sbit_grid grid;          /* of a site: with its parts */
     int32_t activation_axis; /* channel axis of activations (LAYOUT) */
@@ -106,6 +109,11 @@ typedef struct sbit__site {
     uint32_t plan_group;     /* sites with one number pass one scale on */
     sbit_site_change change; /* what sbit_quant_set_site asked for; its arrays are the quant's */
     bool learned;            /* it holds a scale of the quantized model that was given */
+    /* what steps of this calculation decided, beyond that */
+    bool search_float;                /* stays float */
+    int32_t search_bits;              /* another width; 0: as configured */
+    const sbit_observer_row *ranged;  /* the observer whose range was chosen; NULL: its own */
+    float *range;                     /* [2 * parts]: min, max */
     /* statistics */
     void *observer_state, *quantizer_state;
     size_t observer_bytes, quantizer_bytes;
@@ -243,6 +251,19 @@ SBIT__FN sbit_status sbit__site_again(sbit_quant *quant, sbit__site *site, bool 
 SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);
 /* QUANTIZER.BIT of a side of the configuration. */
 SBIT__FN int32_t sbit__quant_bits(const sbit_quant *quant, uint32_t target);
+/* Another width for this calculation; 0: as configured. */
+SBIT__FN void sbit__site_search_bits(sbit_quant *quant, sbit__site *site, int32_t bits);
+/* A range of another observer for this calculation: [parts] each. */
+SBIT__FN sbit_status sbit__site_search_range(sbit_quant *quant, sbit__site *site,
+                                             const sbit_observer_row *observer, const float *min,
+                                             const float *max, sbit_error *error);
+/* Forgets both, and search_float. */
+SBIT__FN void sbit__site_search_forget(sbit_quant *quant, sbit__site *site);
+/* A session that feeds the observers of all sites that wait, and a pass of the feed through it. */
+SBIT__FN sbit_status sbit__quant_calibration_session(sbit_quant *quant, sbit_session **out,
+                                                     sbit_error *error);
+SBIT__FN sbit_status sbit__calibrate_pass(sbit_quant *quant, const sbit_feed *feed,
+                                          sbit_error *error);
 /* True if configuration and wishes want the site quantized. */
 SBIT__FN bool sbit__site_wanted(const sbit__site *site);
 /* True if calibration data decides about the site. */
@@ -327,9 +348,16 @@ SBIT__FN sbit_status sbit__learned_apply(sbit_quant *quant, const sbit__learned_
 /* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
 #define SBIT__STEPS(X)                                                                             \
     X(cross_layer)                                                                                 \
+    X(auto)                                                                                        \
+    X(auto_exclude)                                                                                \
+    X(mixed_precision)                                                                             \
+    X(widen)                                                                                       \
     X(smooth_quant)                                                                                \
+    X(awq)                                                                                         \
     X(adaround)                                                                                    \
+    X(adaquant)                                                                                    \
     X(gptq)                                                                                        \
+    X(compensate)                                                                                  \
     X(bias_correction)
 
 #define SBIT__STEP_DECLARE(name) SBIT__FN const sbit_step_row *sbit__step_##name(void);

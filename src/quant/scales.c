@@ -32,6 +32,7 @@ static void sbit__calc_reset(sbit_quant *quant)
         sbit__site *site = &quant->sites[i];
         site->enabled = sbit__site_wanted(site);
         site->reason = site->enabled             ? ""
+                       : site->search_float      ? "left float by step auto_exclude"
                        : site->change.enable < 0 ? "left float by sbit_quant_set_site"
                                                  : "disabled by the configuration";
         site->leader = 0;
@@ -54,6 +55,12 @@ static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_er
             site->own_min[c] = (float)(grid->qmin - zero_point) * site->change.scale[c];
             site->own_max[c] = (float)(grid->qmax - zero_point) * site->change.scale[c];
         }
+        return SBIT_OK;
+    }
+    if (site->ranged != NULL) {
+        const size_t parts = (size_t)sbit__site_parts(site);
+        memcpy(site->own_min, site->range, parts * sizeof(float));
+        memcpy(site->own_max, site->range + parts, parts * sizeof(float));
         return SBIT_OK;
     }
     if (site->target == SBIT_TARGET_WEIGHT) {

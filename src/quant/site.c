@@ -142,7 +142,43 @@ SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph 
 /* >>site contents */
 SBIT__FN bool sbit__site_wanted(const sbit__site *site)
 {
-    return site->change.enable != 0 ? site->change.enable > 0 : !site->settings.disabled;
+    return !site->search_float &&
+           (site->change.enable != 0 ? site->change.enable > 0 : !site->settings.disabled);
+}
+
+SBIT__FN void sbit__site_search_bits(sbit_quant *quant, sbit__site *site, int32_t bits)
+{
+    const int32_t own = site->change.bits != 0
+                            ? site->change.bits
+                            : (int32_t)sbit_options_int(&site->settings.options, "QUANTIZER.BIT");
+    site->search_bits = bits;
+    sbit__settings_bits(quant->config, site->target, bits != 0 ? bits : own, &site->settings);
+}
+
+SBIT__FN sbit_status sbit__site_search_range(sbit_quant *quant, sbit__site *site,
+                                             const sbit_observer_row *observer, const float *min,
+                                             const float *max, sbit_error *error)
+{
+    const size_t parts = (size_t)sbit__site_parts(site);
+    if (site->range == NULL) {
+        site->range = (float *)sbit__arena_array(&quant->arena, 2 * parts, sizeof *site->range);
+    }
+    if (site->range == NULL) {
+        return sbit__fail_oom(error, 2 * parts * sizeof *site->range);
+    }
+    memcpy(site->range, min, parts * sizeof *min);
+    memcpy(site->range + parts, max, parts * sizeof *max);
+    site->ranged = observer;
+    return SBIT_OK;
+}
+
+SBIT__FN void sbit__site_search_forget(sbit_quant *quant, sbit__site *site)
+{
+    if (site->search_bits != 0) {
+        sbit__site_search_bits(quant, site, 0);
+    }
+    site->search_float = false;
+    site->ranged = NULL;
 }
 
 SBIT__FN bool sbit__site_same_grid(const sbit__site *a, const sbit__site *b)

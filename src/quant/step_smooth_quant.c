@@ -1,11 +1,16 @@
-/* step_smooth_quant.c: outlier channels of activations move into the weights behind them.
- * >>step-smooth-quant
+/* step_smooth_quant.c: channels behind normalizations trade their size with the weights that read
+ * them: smooth_quant, awq. >>step-smooth-quant
  *
  * Xiao et al. 2022. Where a LayerNormalization (RMSNormalization) feeds matrix products alone, its
  * scale and shift of channel k are divided by s_k and the weights that read the channel multiplied
  * by it: the same function. s_k = max|x_k|^alpha / max|w_k|^(1 - alpha), with the alpha of 0, 0.1
  * ... 1 - or none at all - under which the products lose least when activations are quantized per
  * tensor and weights per output channel: tried on up to 256 rows of the calibration data.
+ *
+ * awq, Lin et al. 2023: the same places, for weights alone: s_k = mean|x_k|^alpha, divided by the
+ * geometric mean of the largest and the smallest, with the alpha of 0, 0.1 ... 1 under which the
+ * rounded weights (in blocks of GROUP_SIZE) lose least on float inputs. Channels with large inputs
+ * get the finer weights.
  */
 #include "layer_private.h"
 
@@ -19,7 +24,14 @@ static const sbit_key sbit__smooth_keys[] = {
      "how much moves from activations to weights; -1: the best of eleven"},
 };
 
+static const sbit_key sbit__awq_keys[] = {
+    {"AWQ.ALPHA", SBIT_KEY_FLOAT, "-1", -1.0, 1.0, NULL,
+     "how far the weights follow the size of their inputs; -1: the best of eleven"},
+};
+
 typedef struct sbit__smooth {
+    bool awq;
+    int64_t block; /* awq: of inputs that share a scale; 0: all */
     sbit_quant *quant;
     sbit_graph *graph;
     sbit_walk *walk;
@@ -100,7 +112,10 @@ static sbit_status sbit__smooth_see(const sbit_walk_batch *batch, void *user, sb
     const int64_t step = real / 32 > 1 ? real / 32 : 1; /* 32 rows of each batch */
     for (int64_t r = 0; r < real; r++) {
         const float *row = (const float *)x->data + r * t->k;
-        for (int64_t i = 0; i < t->k; i++) {
+        for (int64_t i = 0; i < t->k && t->awq; i++) {
+            t->high[i] += fabsf(row[i]); /* a mean, up to its divisor */
+        }
+        for (int64_t i = 0; i < t->k && !t->awq; i++) {
             t->low[i] = row[i] < t->low[i] ? row[i] : t->low[i];
             t->high[i] = row[i] > t->high[i] ? row[i] : t->high[i];
         }
@@ -127,24 +142,36 @@ static void sbit__smooth_multiply(const sbit__smooth *t, const float *x, const f
     sbit__gemm_run(t->quant->ctx, &gemm, t->scratch);
 }
 
-/* w [k][n] of a layer times s, on its grid per column if `rounded`. */
+/* One column of w [k][n], on its grid. */
+static void sbit__smooth_round(const sbit__smooth *t, float *column, int64_t n)
+{
+    const float steps = (float)((int64_t)1 << (t->weight_bits - 1));
+    const int64_t block = t->block > 0 ? t->block : t->k;
+    for (int64_t first = 0; first < t->k; first += block) {
+        const int64_t end = first + block < t->k ? first + block : t->k;
+        float most = 0.0f;
+        for (int64_t i = first; i < end; i++) {
+            most = fabsf(column[i * n]) > most ? fabsf(column[i * n]) : most;
+        }
+        const float scale = 2.0f * most / (2.0f * steps - 1.0f);
+        for (int64_t i = first; i < end && scale > 0.0f; i++) {
+            const float q = nearbyintf(column[i * n] / scale);
+            column[i * n] = scale * (q > steps - 1.0f ? steps - 1.0f : q < -steps ? -steps : q);
+        }
+    }
+}
+
+/* w [k][n] of a layer times s, on its grid if `rounded`. */
 static void sbit__smooth_fill(const sbit__smooth *t, const sbit__layer *layer, bool rounded,
                               float *out)
 {
     const float *w = sbit__smooth_weights(t, layer);
-    const float steps = (float)((int64_t)1 << (t->weight_bits - 1));
     for (int64_t c = 0; c < layer->rows; c++) {
-        float most = 0.0f;
         for (int64_t i = 0; i < t->k; i++) {
-            const float v = w[c * layer->row_step + i * layer->depth_step] * t->s[i];
-            out[i * layer->rows + c] = v;
-            most = fabsf(v) > most ? fabsf(v) : most;
+            out[i * layer->rows + c] = w[c * layer->row_step + i * layer->depth_step] * t->s[i];
         }
-        const float scale = 2.0f * most / (2.0f * steps - 1.0f);
-        for (int64_t i = 0; i < t->k && rounded && scale > 0.0f; i++) {
-            float *v = &out[i * layer->rows + c];
-            const float q = nearbyintf(*v / scale);
-            *v = scale * (q > steps - 1.0f ? steps - 1.0f : q < -steps ? -steps : q);
+        if (rounded) {
+            sbit__smooth_round(t, out + c, layer->rows);
         }
     }
 }
@@ -163,14 +190,19 @@ static double sbit__smooth_trial(const sbit__smooth *t)
         low = t->low[i] / t->s[i] < low ? t->low[i] / t->s[i] : low;
         high = t->high[i] / t->s[i] > high ? t->high[i] / t->s[i] : high;
     }
-    if (sbit_qparams_from_range(NULL, low, high, false, 0, most, &scale, &zero, NULL) != SBIT_OK) {
+    if (!t->awq &&
+        sbit_qparams_from_range(NULL, low, high, false, 0, most, &scale, &zero, NULL) != SBIT_OK) {
         return HUGE_VAL;
     }
     for (int64_t i = 0; i < t->rows * t->k; i++) {
         x[i] = t->x[i] / t->s[i % t->k];
     }
-    sbit__kernels(t->quant->ctx)
-        ->f32_fake_quantize(t->rows * t->k, x, scale, zero, 0, most, rounded);
+    if (t->awq) {
+        memcpy(rounded, x, (size_t)(t->rows * t->k) * sizeof *x);
+    } else {
+        sbit__kernels(t->quant->ctx)
+            ->f32_fake_quantize(t->rows * t->k, x, scale, zero, 0, most, rounded);
+    }
     for (size_t l = 0; l < t->layer_count; l++) {
         const int64_t n = t->layers[l].rows;
         sbit__smooth_fill(t, &t->layers[l], false, w);
@@ -186,9 +218,17 @@ static double sbit__smooth_trial(const sbit__smooth *t)
 
 static void sbit__smooth_factors(sbit__smooth *t, double alpha)
 {
+    double low = HUGE_VAL, high = 0.0;
     for (int64_t i = 0; i < t->k; i++) {
         const double x = fmax((double)t->high[i], -(double)t->low[i]), w = (double)t->w[i];
-        t->s[i] = x > 1e-12 && w > 1e-12 ? (float)(pow(x, alpha) / pow(w, 1.0 - alpha)) : 1.0f;
+        const double s = t->awq ? pow(fmax(x, 1e-12), alpha) : pow(x, alpha) / pow(w, 1.0 - alpha);
+        t->s[i] = x > 1e-12 && w > 1e-12 ? (float)s : 1.0f;
+        low = x > 1e-12 && w > 1e-12 && s < low ? s : low;
+        high = x > 1e-12 && w > 1e-12 && s > high ? s : high;
+    }
+    for (int64_t i = 0; i < t->k && t->awq && high > 0.0; i++) {
+        const bool live = fmax((double)t->high[i], -(double)t->low[i]) > 1e-12 && t->w[i] > 1e-12f;
+        t->s[i] = live ? (float)((double)t->s[i] / sqrt(low * high)) : 1.0f;
     }
 }
 
@@ -303,14 +343,14 @@ static sbit_status sbit__smooth_all(sbit__smooth *t, sbit_error *error)
             done++;
         }
     }
-    sbit__log(t->quant->ctx, SBIT_LOG_INFO, "smooth_quant: %u normalizations", (unsigned)done);
+    sbit__log(t->quant->ctx, SBIT_LOG_INFO, "%s: %u normalizations",
+              t->awq ? "awq" : "smooth_quant", (unsigned)done);
     return status;
 }
 
-static sbit_status sbit__smooth_run(void *state, const sbit_options *options, const sbit_feed *feed,
-                                    sbit_error *error)
+static sbit_status sbit__smooth_begin(sbit_quant *quant, bool awq, double alpha,
+                                      const sbit_feed *feed, sbit_error *error)
 {
-    sbit_quant *quant = (sbit_quant *)state;
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
     sbit__smooth *t = (sbit__smooth *)sbit__calloc(a, 1, sizeof *t);
     if (t == NULL) {
@@ -318,7 +358,11 @@ static sbit_status sbit__smooth_run(void *state, const sbit_options *options, co
     }
     t->quant = quant;
     t->graph = sbit_quant_float_graph(quant);
-    t->fixed = sbit_options_float(options, "STEP.SMOOTH_QUANT.ALPHA");
+    t->awq = awq;
+    t->block = awq ? sbit_options_int(&quant->config->tree.sections[SBIT__QCONFIG_W].options,
+                                      "QUANTIZER.GROUP_SIZE")
+                   : 0;
+    t->fixed = alpha;
     t->weight_bits = sbit__quant_bits(quant, SBIT_TARGET_WEIGHT);
     t->activation_bits = sbit__quant_bits(quant, SBIT_TARGET_ACTIVATION);
     sbit_status status = sbit_walk_create(quant, feed, NULL, &t->walk, error);
@@ -328,6 +372,32 @@ static sbit_status sbit__smooth_run(void *state, const sbit_options *options, co
     }
     sbit__free(a, t, sizeof *t);
     return status;
+}
+
+static sbit_status sbit__smooth_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                    sbit_error *error)
+{
+    return sbit__smooth_begin((sbit_quant *)state, false,
+                              sbit_options_float(options, "STEP.SMOOTH_QUANT.ALPHA"), feed, error);
+}
+
+static sbit_status sbit__awq_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                 sbit_error *error)
+{
+    return sbit__smooth_begin((sbit_quant *)state, true,
+                              sbit_options_float(options, "STEP.AWQ.ALPHA"), feed, error);
+}
+
+SBIT__FN const sbit_step_row *sbit__step_awq(void)
+{
+    static const sbit_step_row row = {
+        {"awq", "behind normalizations, weights with large inputs get finer steps",
+         SBIT_TARGET_WEIGHT, sbit__awq_keys, SBIT__COUNT_OF(sbit__awq_keys)},
+        SBIT_STAGE_FLOAT_GRAPH,
+        true,
+        sbit__awq_run,
+    };
+    return &row;
 }
 
 SBIT__FN const sbit_step_row *sbit__step_smooth_quant(void)

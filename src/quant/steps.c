@@ -55,7 +55,7 @@ static bool sbit__step_wanted(const sbit_quant *quant, const sbit_step_row *row)
 {
     bool wanted = sbit__step_listed(quant, row);
     for (size_t i = 0; i < quant->site_count && !wanted; i++) {
-        wanted = quant->sites[i].settings.step == row;
+        wanted = quant->sites[i].settings.step == row || quant->sites[i].settings.range_step == row;
     }
     return wanted;
 }

@@ -3,8 +3,8 @@
  * Called by: users who write steps, quant, sparse, train. Calls: quant.
  *
  * A step changes weights, ranges or the float graph: cross-layer equalization, AdaRound, bias
- * correction ... The key STEPS lists those of a recipe; QUANTIZER.TYPE: adaround names one for
- * single layers. sbit_quant_calibrate and sbit_quant_calc_qparams run them when their stage comes.
+ * correction ... The key STEPS lists those of a recipe; QUANTIZER.TYPE: adaround (a step of stage
+ * WEIGHTS) and OBSERVER.TYPE: auto (of RANGES) name one for single layers. sbit_quant_calibrate and sbit_quant_calc_qparams run them when their stage comes.
  */
 #ifndef SBIT_STEPS_API_H
 #define SBIT_STEPS_API_H
@@ -25,7 +25,7 @@ typedef enum sbit_stage {
     SBIT_STAGE_RANGES,      /* with scales known: sets others, then all are calculated again */
     SBIT_STAGE_WEIGHTS,     /* rounding, with all scales known */
     SBIT_STAGE_SHRINK,      /* pruning: channels are removed */
-    SBIT_STAGE_SEARCH,      /* tries whole recipes */
+    SBIT_STAGE_SEARCH,      /* with ranges known: tries layers in float, widths; as RANGES */
     SBIT_STAGE_AFTER        /* repairs what is left: biases, statistics */
 } sbit_stage;
 
@@ -80,6 +80,7 @@ SPARSEBIT_API bool sbit_quant_asym(const sbit_quant *quant, sbit_walk_desc *desc
 typedef struct sbit_walk_batch {
     int64_t index;         /* of the batch, from 0 */
     int64_t rows, samples; /* rows of the model's inputs; those beyond `samples` are padding */
+    size_t output;         /* sbit_walk_finish: which output of the model x is; else 0 */
     const sbit_tensor *x;  /* borrowed until the function returns */
 } sbit_walk_batch;
 typedef sbit_status (*sbit_walk_fn)(const sbit_walk_batch *batch, void *user, sbit_error *error);
@@ -92,6 +93,11 @@ SPARSEBIT_API void sbit_walk_destroy(sbit_walk *walk); /* NULL is fine */
  * are visited in any order; forwards is what costs little. */
 SPARSEBIT_API sbit_status sbit_walk_to(sbit_walk *walk, sbit_node_id node, size_t input,
                                        sbit_walk_fn fn, void *user, sbit_error *error);
+/* From where the walk stands to the model's outputs, under a build of its own (NULL: float), without
+ * moving: many builds that differ behind this place cost what lies behind it each. Calls fn with
+ * each output that is a tensor made behind it, batch after batch. */
+SPARSEBIT_API sbit_status sbit_walk_finish(sbit_walk *walk, const sbit_quant_build_desc *build,
+                                           sbit_walk_fn fn, void *user, sbit_error *error);
 
 #ifdef __cplusplus
 }

@@ -252,6 +252,7 @@ static sbit_status sbit__walk_batches(sbit__walk_run *run, sbit_error *error)
         batch.index = b;
         batch.samples = walk->whole ? walk->rows[b] : walk->samples[b];
         batch.rows = walk->rows[b];
+        batch.output = 0;
         batch.x = &sbit_session_output(run->session, run->wanted)->tensor;
         if (run->fn != NULL) {
             SBIT__TRY(run->fn(&batch, run->user, error));
@@ -341,5 +342,104 @@ SPARSEBIT_API sbit_status sbit_walk_to(sbit_walk *walk, sbit_node_id node, size_
         sbit__walk_drop(walk, run.kept, run.frontier_count);
     }
     sbit__free(a, run.frontier, bytes);
+    return status;
+}
+
+/* >>walk to the outputs */
+static sbit_status sbit__walk_outputs(sbit__walk_run *run, sbit_value_id *outputs, size_t *number,
+                                      size_t *count, sbit_error *error)
+{
+    const sbit_walk *walk = run->walk;
+    const sbit_graph *graph = walk->quant->graph;
+    *count = 0;
+    for (size_t i = 0; i < sbit_graph_output_count(graph); i++) {
+        const sbit_value_id id = sbit_graph_output(graph, i);
+        const sbit_node_id producer = sbit_graph_value(graph, id)->producer;
+        if (producer.idx != 0 && (walk->at_start || walk->position[producer.idx] > walk->reached)) {
+            number[*count] = i;
+            outputs[(*count)++] = id;
+        }
+    }
+    return *count > 0 ? SBIT_OK
+                      : sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                                   "no output of the model lies behind the walk");
+}
+
+static sbit_status sbit__walk_finish_batches(sbit__walk_run *run, const size_t *number,
+                                             size_t count, sbit_error *error)
+{
+    sbit_walk *walk = run->walk;
+    int64_t first = 0;
+    for (int64_t b = 0; b < walk->batches; b++) {
+        sbit_walk_batch batch;
+        SBIT__TRY(sbit__walk_set_inputs(run, b, first, error));
+        SBIT__TRY(sbit_session_run(run->session, error));
+        batch.index = b;
+        batch.samples = walk->whole ? walk->rows[b] : walk->samples[b];
+        batch.rows = walk->rows[b];
+        for (size_t i = 0; i < count; i++) {
+            const sbit_value *y = sbit_session_output(run->session, i);
+            batch.output = number[i];
+            batch.x = &y->tensor;
+            if (y->kind == SBIT_KIND_TENSOR) {
+                SBIT__TRY(run->fn(&batch, run->user, error));
+            }
+        }
+        first += walk->samples[b];
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__walk_finish(sbit__walk_run *run, const sbit_quant_build_desc *build,
+                                     sbit_value_id *ids, size_t *number, sbit_error *error)
+{
+    sbit_walk *walk = run->walk;
+    sbit_session_desc desc;
+    size_t count = 0;
+    memset(&desc, 0, sizeof desc);
+    SBIT__TRY(sbit__walk_outputs(run, ids, number, &count, error));
+    desc.outputs = ids;
+    desc.output_count = count;
+    if (!walk->at_start) {
+        desc.inputs = ids + count;
+        desc.input_count = walk->value_count;
+        for (size_t i = 0; i < walk->value_count; i++) {
+            ids[count + i] = walk->values[i].id;
+        }
+    }
+    if (build != NULL) {
+        sbit_quant_build_desc own = *build;
+        own.format = "qdq";
+        SBIT__TRY(sbit_quant_build(walk->quant, &own, &run->built, error));
+    }
+    SBIT__TRY(sbit_session_create(run->built != NULL ? run->built : walk->quant->graph, &desc,
+                                  &run->session, error));
+    return sbit__walk_finish_batches(run, number, count, error);
+}
+
+SPARSEBIT_API sbit_status sbit_walk_finish(sbit_walk *walk, const sbit_quant_build_desc *build,
+                                           sbit_walk_fn fn, void *user, sbit_error *error)
+{
+    sbit__walk_run run;
+    if (walk == NULL || fn == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "a walk and a function are wanted");
+    }
+    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
+    const size_t outputs = sbit_graph_output_count(walk->quant->graph);
+    const size_t bytes = outputs * sizeof(size_t) +
+                         (outputs + walk->value_count) * sizeof(sbit_value_id);
+    size_t *number = (size_t *)sbit__alloc(a, bytes);
+    if (number == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    memset(&run, 0, sizeof run);
+    run.walk = walk;
+    run.fn = fn;
+    run.user = user;
+    const sbit_status status = sbit__walk_finish(
+        &run, build, (sbit_value_id *)(void *)(number + outputs), number, error);
+    sbit_session_destroy(run.session);
+    sbit_graph_destroy(run.built);
+    sbit__free(a, number, bytes);
     return status;
 }

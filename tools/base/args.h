@@ -24,7 +24,7 @@ typedef struct cli_args {
     const char *command;
     const char *operands[2];
     bool json, keep_bn, fix_defaults, shuffle, as_is, profile, force, help, mask_only, explain;
-    bool flip, keep_zeros, simulate, strict;
+    bool flip, keep_zeros, simulate, strict, auto_exclude, mixed_precision;
     const char *stats, *save_stats; /* files of what observers saw */
     const char *out, *config, *target, *data, *eval, *format, *isa, *output;
     const char *ratio, *macs, *bytes;
@@ -34,7 +34,9 @@ typedef struct cli_args {
     cli_list set, skip, only, input, shape, freeze;
     /* preprocessing: x = (byte * scale - mean) / std */
     cli_numbers scale, mean, std, lr, decay, momentum, distill;
-    cli_numbers agreement;
+    cli_numbers agreement, max_drop, percent;
+    const char *size_budget, *bops_budget, *prefer;
+    int64_t to, time_budget;
     const char *layout;
     int64_t size[2];             /* height, width */
     bool given[CLI_MAX_OPTIONS]; /* by the index of the option in base/args.c */

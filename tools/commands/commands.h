@@ -16,6 +16,7 @@ int cli_convert(const cli_args *args); /* dequantize, convert */
 int cli_prune(const cli_args *args);
 int cli_train(const cli_args *args);
 int cli_compare(const cli_args *args);
+int cli_analyze(const cli_args *args);
 int cli_validate(const cli_args *args);
 int cli_bench(const cli_args *args);
 int cli_graph(const cli_args *args);

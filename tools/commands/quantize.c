@@ -8,6 +8,7 @@
 #include "commands/commands.h"
 #include "base/text.h"
 #include "report/quantize.h"
+#include "report/recipes.h"
 #include "report/unsupported.h"
 
 #include <stdlib.h> /* malloc */
@@ -90,6 +91,80 @@ static int cli_fail_config(const cli_args *args, sbit_ctx *ctx, const sbit_error
     return cli_fail_library(error, "configuration '%s'", args->config);
 }
 
+/* A key from a flag, as --set has it; text NULL: not given. */
+static int cli_config_flag(cli_job *job, const char *flag, const char *key, const char *text)
+{
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    return text == NULL || sbit_qconfig_set(job->config, key, text, &error) == SBIT_OK
+               ? CLI_OK
+               : cli_fail_library(&error, "%s %s", flag, text);
+}
+
+/* "300KB", "1.5MB", "0.5x" -> the number that a budget's key takes; NULL: none was given. */
+static int cli_budget_text(const cli_args *args, const char *flag, const char *text, char *out,
+                           size_t size, const char **value)
+{
+    static const char *const units[] = {"", "B", "KB", "MB", "GB", "x"};
+    static const double factors[] = {1.0, 1.0, 1e3, 1e6, 1e9, 1.0};
+    char *end = NULL;
+    *value = NULL;
+    if (text == NULL) {
+        return CLI_OK;
+    }
+    const double number = strtod(text, &end);
+    for (size_t i = 0; i < CLI_COUNT_OF(units) && end != text && number > 0.0; i++) {
+        const bool part = strcmp(units[i], "x") == 0;
+        if (strcmp(end, units[i]) == 0 && (part ? number <= 1.0 : number * factors[i] > 1.0)) {
+            snprintf(out, size, "%.17g", number * factors[i]);
+            *value = out;
+            return CLI_OK;
+        }
+    }
+    return cli_fail_usage(args->command, "%s '%s': such as 300KB, 1.5MB, or 0.5x is wanted", flag,
+                          text);
+}
+
+static const char *cli_number_text(const cli_numbers *numbers, char *out, size_t size)
+{
+    snprintf(out, size, "%.17g", numbers->items[0]);
+    return numbers->count > 0 ? out : NULL;
+}
+
+/* The steps that flags ask for. */
+static int cli_config_steps(cli_job *job)
+{
+    const cli_args *args = job->args;
+    const bool steps[] = {args->auto_exclude, args->mixed_precision, args->percent.count > 0};
+    static const char *const names[] = {"auto_exclude", "mixed_precision", "widen"};
+    char text[40], to[24];
+    const char *value = NULL;
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    if ((args->size_budget != NULL || args->bops_budget != NULL) != args->mixed_precision) {
+        return cli_fail_usage(args->command, "--mixed-precision goes with --size-budget or "
+                                             "--bops-budget");
+    }
+    if (args->to > 0 && args->percent.count == 0) {
+        return cli_fail_usage(args->command, "--to goes with --percent");
+    }
+    for (size_t i = 0; i < CLI_COUNT_OF(steps); i++) {
+        if (steps[i] && sbit_qconfig_add_step(job->config, names[i], &error) != SBIT_OK) {
+            return cli_fail_library(&error, "step %s", names[i]);
+        }
+    }
+    CLI_TRY(cli_config_flag(job, "--max-drop", "STEP.AUTO_EXCLUDE.MAX_DROP",
+                            cli_number_text(&args->max_drop, text, sizeof text)));
+    CLI_TRY(cli_config_flag(job, "--percent", "STEP.WIDEN.PERCENT",
+                            cli_number_text(&args->percent, text, sizeof text)));
+    snprintf(to, sizeof to, "%lld", (long long)args->to);
+    CLI_TRY(cli_config_flag(job, "--to", "STEP.WIDEN.BITS", args->to > 0 ? to : NULL));
+    CLI_TRY(cli_budget_text(args, "--size-budget", args->size_budget, text, sizeof text, &value));
+    CLI_TRY(cli_config_flag(job, "--size-budget", "STEP.MIXED_PRECISION.SIZE_BUDGET", value));
+    CLI_TRY(cli_budget_text(args, "--bops-budget", args->bops_budget, text, sizeof text, &value));
+    return cli_config_flag(job, "--bops-budget", "STEP.MIXED_PRECISION.BOPS_BUDGET", value);
+}
+
 int cli_config_make(cli_job *job)
 {
     const cli_args *args = job->args;
@@ -114,6 +189,7 @@ int cli_config_make(cli_job *job)
     for (size_t i = 0; i < args->set.count; i++) {
         CLI_TRY(cli_config_set(job, args->set.items[i]));
     }
+    CLI_TRY(cli_config_steps(job));
     if (sbit_qconfig_validate(job->config, &error) != SBIT_OK) {
         return cli_fail_library(&error, "configuration");
     }
@@ -323,9 +399,29 @@ int cli_calibration_open(cli_job *job)
     return CLI_OK;
 }
 
+/* --max-drop without --auto-exclude: for the whole recipe. */
+static bool cli_searches(const cli_args *args)
+{
+    return args->max_drop.count > 0 && !args->auto_exclude;
+}
+
+static int cli_check_search(const cli_args *args)
+{
+    if (cli_searches(args) && (args->eval == NULL || args->data == NULL)) {
+        return cli_fail_usage(args->command,
+                              "--max-drop goes with --auto-exclude, or with --data and --eval");
+    }
+    if ((args->prefer != NULL || args->time_budget > 0) && !cli_searches(args)) {
+        return cli_fail_usage(args->command, "--prefer and --time-budget go with --eval and "
+                                             "--max-drop");
+    }
+    return CLI_OK;
+}
+
 static int cli_quantize_open(cli_job *job)
 {
     const cli_args *args = job->args;
+    CLI_TRY(cli_check_search(args));
     CLI_TRY(cli_config_make(job));
     CLI_TRY(cli_calibration_open(job));
     if (job->has_calib || args->eval != NULL) { /* weights alone need no run */
@@ -348,12 +444,27 @@ static int cli_quantize_run(cli_job *job)
     const double begin = cli_seconds();
     CLI_TRY(cli_quantize_open(job));
     job->before.file_bytes = job->model.file_bytes;
+    const bool search = cli_searches(job->args);
     CLI_TRY(cli_measure_cost(job, job->model.graph, job->model.path, &job->before));
-    CLI_TRY(cli_calibrate(job));
+    CLI_TRY(search ? cli_recipes_search(job) : cli_calibrate(job));
     CLI_TRY(cli_export(job));
     CLI_TRY(cli_measure_cost(job, job->built, job->args->out, &job->after));
     job->seconds = cli_seconds() - begin;
-    return cli_report_show(job);
+    CLI_TRY(cli_report_show(job));
+    return !search || job->recipes[0].keeps
+               ? CLI_OK
+               : cli_fail("no recipe loses less than %g points; '%s' is the most accurate",
+                          job->args->max_drop.items[0], job->args->out);
+}
+
+void cli_job_free(cli_job *job)
+{
+    sbit_graph_destroy(job->built);
+    sbit_quant_destroy(job->quant);
+    sbit_qconfig_destroy(job->config);
+    cli_data_close(&job->calib);
+    cli_data_close(&job->eval);
+    cli_model_free(&job->model);
 }
 
 int cli_quantize(const cli_args *args)
@@ -365,15 +476,8 @@ int cli_quantize(const cli_args *args)
     CLI_TRY(cli_check_out(args));
     CLI_TRY(cli_context_create(args, cli_processor_count(), &ctx));
     int code = cli_model_load(ctx, args->operands[0], &job.model);
-    if (code == CLI_OK) {
-        code = cli_quantize_run(&job);
-        sbit_graph_destroy(job.built);
-        sbit_quant_destroy(job.quant);
-        sbit_qconfig_destroy(job.config);
-        cli_data_close(&job.calib);
-        cli_data_close(&job.eval);
-        cli_model_free(&job.model);
-    }
+    code = code == CLI_OK ? cli_quantize_run(&job) : code;
+    cli_job_free(&job);
     sbit_ctx_destroy(ctx);
     return code;
 }

@@ -3,6 +3,7 @@
 #include "report/quantize.h"
 #include "base/json.h"
 #include "base/table.h"
+#include "report/recipes.h"
 
 #include <stdlib.h> /* realloc, free */
 
@@ -374,6 +375,7 @@ static int cli_print_job(const cli_job *job, const cli_report *report)
         CLI_TRY(cli_print_inputs(job));
     }
     cli_print_summary(report);
+    CLI_TRY(cli_recipes_print(job));
     CLI_TRY(cli_print_costs(job));
     printf("%lld samples, profile %s, %.1f s (calibration %.1f s), peak memory %s: %s\n",
            (long long)job->calib.count, sbit_qconfig_profile(job->config)->head.name, job->seconds,
@@ -489,6 +491,7 @@ static int cli_json_job(const cli_job *job, const cli_report *report)
     if (job->has_eval) {
         sbit_json_int(&json.to, "eval_samples", job->before.score.samples);
     }
+    cli_recipes_json(&json.to, job);
     cli_json_report(&json.to, report);
     sbit_json_open(&json.to, "layers", '[');
     for (size_t i = 0; i < sbit_quant_site_count(job->quant); i++) {

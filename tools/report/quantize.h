@@ -12,6 +12,19 @@ typedef struct cli_cost {
     cli_score score; /* with --eval */
 } cli_cost;
 
+/* A recipe that the search tried (report/recipes.h). */
+typedef struct cli_recipe_result {
+    const char *name;
+    cli_score score;
+    size_t weight_bytes, number;
+    double drop; /* points of top-1 lost */
+    bool keeps;  /* no more than --max-drop */
+} cli_recipe_result;
+
+enum {
+    CLI_MAX_RECIPES = 16
+};
+
 typedef struct cli_job {
     const cli_args *args;
     cli_model model;
@@ -22,14 +35,17 @@ typedef struct cli_job {
     sbit_quant *quant;
     sbit_graph *built;
     cli_cost before, after;
+    cli_recipe_result recipes[CLI_MAX_RECIPES]; /* the best first */
+    size_t recipe_count;
     double calibrate_seconds, seconds;
 } cli_job;
 
-/* Of the job of `quantize`, for `train`: the configuration of -c, --target and --set; the quantizers
+/* Of the job of `quantize`, for `train` and `analyze`: the configuration of -c, --target and --set; the quantizers
  * and the calibration set; calibrating. */
 int cli_config_make(cli_job *job);
 int cli_calibration_open(cli_job *job);
 int cli_calibrate(cli_job *job);
+void cli_job_free(cli_job *job);
 
 bool cli_is_quantize(const sbit_node *node); /* QuantizeLinear */
 /* Prints what was done, as text or JSON. */
