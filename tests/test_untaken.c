@@ -92,6 +92,83 @@ TEST(untaken_bodies_that_do_not_fit_are_no_obstacle)
     }
 }
 
+/* Bodies of fixed shapes are planned with their nodes, the branch that is not taken, too: running
+ * takes no memory but what was told. */
+TEST(bodies_of_fixed_shapes_are_planned)
+{
+    static const char model[] =
+        "graph a\nMatMul x,w -> m\nRelu m -> t\nout t f32 ...\nend\n"
+        "graph b\nMatMul x,w -> n\nNeg n -> e\nout e f32 ...\nend\n"
+        "graph body\nin i i64\nin go bool\nin s f32 ...\nMatMul s,v -> sv\nAdd sv,s -> ss\n"
+        "Identity go -> gg\nout gg bool\nout ss f32 ...\nend\n"
+        "in x f32 3,4\nin c bool\nc w f32 4,5 = 0.5 -1 2\nc v f32 4,4 = 0.25 0 -0.5\nc k i64  = 5\n"
+        "If c -> q if then_branch=@a else_branch=@b\nExp q -> y\nout y f32 ...\n"
+        "Loop k,-,x -> z loop body=@body\nout z f32 ...\n";
+    static const float w[3] = {0.5f, -1.0f, 2.0f}, v[3] = {0.25f, 0.0f, -0.5f};
+    const float *x = untaken_x();
+    test_heap heap = {0, 0, 0, 0};
+    sbit_ctx_desc desc;
+    sbit_ctx *ctx = NULL;
+    sbit_session *session = NULL;
+    sbit_session_memory before, after;
+    sbit_error error;
+    model_bytes bytes;
+    memset(&desc, 0, sizeof desc);
+    memset(&error, 0, sizeof error);
+    desc.allocator.alloc_fn = test_heap_alloc;
+    desc.allocator.realloc_fn = test_heap_realloc;
+    desc.allocator.free_fn = test_heap_free;
+    desc.allocator.user = &heap;
+    CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error);
+    sbit_graph *graph = model_graph(ctx, model, &bytes, &error);
+    if (CHECK_OK(sbit_session_create(graph, NULL, &session, &error), error)) {
+        const sbit_tensor in = build_tensor(SBIT_F32, "3,4", x);
+        CHECK_OK(sbit_session_plan(session, &error), error);
+        sbit_session_memory_of(session, &before);
+        const int64_t count = heap.count;
+        for (int run = 0; run < 4; run++) {
+            const uint8_t yes[1] = {(uint8_t)(run % 2)};
+            const sbit_tensor c = build_tensor(SBIT_BOOL, "", yes);
+            double want[4];
+            CHECK_OK(sbit_session_set_input(session, "x", &in, &error), error);
+            CHECK_OK(sbit_session_set_input(session, "c", &c, &error), error);
+            CHECK_OK(sbit_session_run(session, &error), error);
+            const sbit_value *y = sbit_session_output(session, 0);
+            const sbit_value *z = sbit_session_output(session, 1);
+            if (!CHECK(y != NULL && z != NULL)) {
+                break;
+            }
+            double m = 0.0;
+            for (int i = 0; i < 4; i++) { /* column 0; weights repeat from the start */
+                m += (double)x[i] * (double)w[i * 5 % 3];
+                want[i] = (double)x[i];
+            }
+            CHECK_NEAR(((const float *)y->tensor.data)[0], exp(run % 2 == 1 ? (m > 0 ? m : 0) : -m),
+                       1e-4 * exp(fabs(m)));
+            for (int round = 0; round < 5; round++) {
+                double next[4];
+                for (int j = 0; j < 4; j++) {
+                    next[j] = want[j];
+                    for (int i = 0; i < 4; i++) {
+                        next[j] += want[i] * (double)v[(i * 4 + j) % 3];
+                    }
+                }
+                memcpy(want, next, sizeof want);
+            }
+            CHECK_NEAR(((const float *)z->tensor.data)[3], want[3], 1e-4 * fabs(want[3]) + 1e-4);
+        }
+        sbit_session_memory_of(session, &after);
+        CHECK_EQ_I64(heap.count, count);
+        CHECK_EQ_I64(after.activation_bytes, before.activation_bytes);
+        CHECK_EQ_I64(after.total_bytes, before.total_bytes);
+    }
+    sbit_session_destroy(session);
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+    CHECK_EQ_I64(heap.live_bytes, 0);
+    free(bytes.data);
+}
+
 TEST(models_with_untaken_bodies_are_quantized)
 {
     static const uint8_t no[1] = {0};

@@ -3,6 +3,7 @@
  * Called by: rows, through call->run_body. Calls: session, plan, run.
  * A body's session plans again only when the types of its inputs or of what it captures change, so
  * the thousands of iterations of a loop cost no planning. Captured values are passed by reference.
+ * A body whose inputs and captured values have known types is planned with the node (plan_body).
  * Results are copied out, because the next call overwrites the session's memory; a copy that is
  * passed into the next call is freed when that call returns, so that a loop's state does not pile
  * up; the rest is freed when the node has run.
@@ -32,6 +33,7 @@ static sbit_status sbit__body_session(sbit_session *session, sbit__exec_node *no
         SBIT__TRY(sbit__session_make(session->program, graph, NULL, session, node, body->late,
                                      &body->session, error));
         body->session->call.run_body = sbit__exec_run_body;
+        body->session->call.plan_body = sbit__exec_plan_body;
     }
     *out = body->session;
     return SBIT_OK;
@@ -72,8 +74,7 @@ static sbit_status sbit__body_results(sbit_session *session, sbit__exec_node *no
                                       sbit_error *error)
 {
     for (size_t i = 0; i < body->output_count; i++) {
-        sbit__body_result *result =
-            (sbit__body_result *)sbit__calloc(&session->dynamic, 1, sizeof *result);
+        sbit__body_result *result = sbit__body_result_make(session);
         if (result == NULL) {
             return sbit__fail_oom(error, sizeof *result);
         }
@@ -113,6 +114,82 @@ static void sbit__body_sweep(sbit_session *session, sbit__exec_node *node)
             link = &result->next;
         }
     }
+}
+
+/* Whether the types of what a body captures are known before it runs. */
+static bool sbit__body_captures_known(const sbit_session *body)
+{
+    for (size_t i = 0; i < body->capture_count; i++) {
+        const uint32_t outer = sbit_graph_value(body->graph, body->captures[i])->outer.idx;
+        const sbit__exec_value *value = body->parent->values[outer];
+        if (value->place == SBIT__PLACE_DYNAMIC || !sbit__type_static(&value->type)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Spare blocks for what a body gives: results of a round, of the one before if there are rounds,
+ * and what the node makes of them, which it holds when the others are spare again. */
+static sbit_status sbit__body_reserve(sbit_session *session, const sbit__exec_node *node,
+                                      const sbit_session *body, sbit_error *error)
+{
+    const int rounds = body->input_count > 0 ? 2 : 1;
+    sbit__exec_block *blocks = NULL;
+    bool ok = true;
+    for (size_t i = 0; ok && i < body->output_count; i++) {
+        const sbit_type *type = &body->values[body->outputs[i].idx]->type;
+        size_t bytes = 0;
+        if (!sbit__type_static(type) || type->kind != SBIT_KIND_TENSOR ||
+            !sbit__exec_bytes(type->dtype, sbit__type_elements(type), &bytes)) {
+            continue;
+        }
+        for (int k = 0; ok && k < rounds; k++) {
+            ok = sbit__block_add(session, &blocks, bytes) != NULL &&
+                 sbit__block_add(session, &blocks, sizeof(sbit__body_result)) != NULL;
+        }
+        if (ok && node->bodies->next == NULL) { /* once for both branches */
+            sbit__exec_block *held = sbit__block_make(&session->dynamic, bytes);
+            ok = held != NULL;
+            if (ok) {
+                held->next = blocks;
+                blocks = held;
+            }
+        }
+    }
+    sbit__block_free_all(session, &blocks);
+    return ok ? SBIT_OK : sbit__fail_oom(error, 0);
+}
+
+SBIT__FN sbit_status sbit__exec_plan_body(const sbit_op_call *call, const sbit_graph *graph,
+                                          const sbit_type *const *inputs, size_t input_count,
+                                          sbit_error *error)
+{
+    sbit__step *step = (sbit__step *)call->session;
+    sbit_session *body = NULL;
+    sbit_status status = SBIT_OK;
+    for (size_t i = 0; i < input_count; i++) {
+        if (!sbit__type_static(inputs[i])) {
+            return SBIT_OK;
+        }
+    }
+    if (step->late) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__body_session(step->session, step->data, graph, &body, error));
+    if (input_count != body->input_count || !sbit__body_captures_known(body)) {
+        return SBIT_OK;
+    }
+    for (size_t i = 0; i < input_count; i++) {
+        sbit__exec_value *input = body->values[body->inputs[i].idx];
+        SBIT__TRY(sbit__session_set_type(body, input, inputs[i], error));
+        memset(&input->value, 0, sizeof input->value);
+        sbit__tensor_of_type(inputs[i], &input->value.tensor);
+    }
+    status = sbit__plan_make(body, error);
+    return status == SBIT_OK ? sbit__body_reserve(step->session, step->data, body, error)
+           : status == SBIT_ERR_OUT_OF_MEMORY ? status
+                                              : SBIT_OK;
 }
 
 SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_graph *graph,

@@ -21,6 +21,7 @@ extern "C" {
 #define SBIT__EXEC_ALIGN ((size_t)64)
 #define SBIT__EXEC_ARENA ((size_t)2048) /* blocks do not grow: what is told is what is needed */
 #define SBIT__EXEC_FOREVER INT32_MAX    /* last use of a value that outlives the run */
+#define SBIT__SPARE_LISTS 24            /* blocks of 64 bytes, 128, 256 ... */
 
 /* Where the data of a value lies. */
 typedef enum sbit__place {
@@ -43,7 +44,7 @@ typedef struct sbit__life {
 /* A block of memory in a list. The data follows, 64-byte aligned. */
 typedef struct sbit__exec_block {
     struct sbit__exec_block *next;
-    size_t bytes; /* of the data */
+    size_t bytes, total; /* of the data; of all */
 } sbit__exec_block;
 
 /* Memory of a DYNAMIC value; `main` is kept from run to run, `items` (of sequences) is not. */
@@ -78,10 +79,10 @@ typedef struct sbit__params {
 /* A result of run_body, in the node that called it. */
 typedef struct sbit__body_result {
     struct sbit__body_result *next;
-    sbit__exec_block *blocks;
-    const void *key; /* the data or items pointer that was given out */
-    uint64_t call;   /* which call of run_body made it */
-    bool consumed;   /* passed as an input of the running call */
+    sbit__exec_block *own, *blocks; /* that this lies in; its data */
+    const void *key;                /* the data or items pointer that was given out */
+    uint64_t call;                  /* which call of run_body made it */
+    bool consumed;                  /* passed as an input of the running call */
 } sbit__body_result;
 
 typedef struct sbit__exec_body {
@@ -242,7 +243,8 @@ struct sbit_session {
     void *block, *scratch;
     size_t block_bytes, scratch_bytes, unshared_bytes;
     size_t state_bytes;
-    sbit__exec_block *text; /* of string outputs, until the next run */
+    sbit__exec_block *text;                     /* of string outputs, until the next run */
+    sbit__exec_block *spare[SBIT__SPARE_LISTS]; /* of the root: what was given back, by size */
 };
 
 /* >>storage (storage.c) */
@@ -259,6 +261,7 @@ SBIT__FN sbit_status sbit__meter_explain(const sbit_session *session, sbit_statu
 SBIT__FN sbit__exec_block *sbit__block_make(const sbit_allocator *allocator, size_t bytes);
 SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes);
 SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list);
+SBIT__FN void sbit__block_free_spare(sbit_session *root);
 SBIT__FN void *sbit__block_data(sbit__exec_block *block);
 /* Elements of a static type; INT64_MAX: too many. */
 SBIT__FN int64_t sbit__type_elements(const sbit_type *type);
@@ -285,6 +288,7 @@ SBIT__FN bool sbit__exec_owns(const sbit_session *session, uint32_t idx);
 /* The type that a value is fed with from now on. */
 SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
                                             const sbit_type *type, sbit_error *error);
+SBIT__FN sbit__body_result *sbit__body_result_make(sbit_session *session); /* NULL: no memory */
 SBIT__FN void sbit__body_result_free(sbit_session *session, sbit__body_result *result);
 SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node);
 
@@ -348,6 +352,9 @@ SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_
                                         sbit_error *error);
 /* Computes and packs constants, if that is not done yet: before the first plan. */
 SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error);
+SBIT__FN sbit_status sbit__exec_plan_body(const sbit_op_call *call, const sbit_graph *body,
+                                          const sbit_type *const *inputs, size_t input_count,
+                                          sbit_error *error);
 SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_graph *body,
                                          const sbit_value *const *inputs, size_t input_count,
                                          sbit_value *outputs, size_t output_count,

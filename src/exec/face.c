@@ -34,6 +34,7 @@ SPARSEBIT_API sbit_status sbit_session_create_for(const sbit_program *program,
     own.dynamic_bytes = desc != NULL ? desc->dynamic_bytes : 0;
     SBIT__TRY(sbit__session_make(program, program->graph, &own, NULL, NULL, false, out, error));
     (*out)->call.run_body = sbit__exec_run_body;
+    (*out)->call.plan_body = sbit__exec_plan_body;
     return SBIT_OK;
 }
 

@@ -251,7 +251,9 @@ static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
         if (!value->shared) {
             const bool known = outer->place == SBIT__PLACE_CONSTANT;
             value->value = outer->value;
-            value->type = sbit__type_of_value(&value->value, &outer->type);
+            value->type = sbit__type_static(&outer->type)
+                              ? outer->type /* its data may not be there yet */
+                              : sbit__type_of_value(&value->value, &outer->type);
             infer->known[idx] = known ? &value->value.tensor : NULL;
             value->place = known ? SBIT__PLACE_CONSTANT : SBIT__PLACE_CAPTURED;
         }

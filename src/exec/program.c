@@ -262,7 +262,7 @@ SPARSEBIT_API void sbit_program_destroy(sbit_program *program)
     while (program->blocks != NULL) {
         sbit__exec_block *block = program->blocks;
         program->blocks = block->next;
-        sbit__free_aligned(a, block, block->bytes + SBIT__EXEC_ALIGN);
+        sbit__free_aligned(a, block, block->total);
     }
     for (sbit__taken *taken = program->taken; taken != NULL; taken = taken->next) {
         sbit__free_aligned(a, taken->data, taken->bytes);

@@ -309,6 +309,7 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
         sbit__dynamic_free(session, &session->states[i].passing);
     }
     sbit__block_free_all(session, &session->text);
+    sbit__block_free_spare(session);
     sbit__arena_deinit(&session->plan_arena);
     sbit__arena_deinit(&session->arena);
     sbit_program_destroy(session->owned);

@@ -90,19 +90,91 @@ SBIT__FN sbit__exec_block *sbit__block_make(const sbit_allocator *allocator, siz
 {
     size_t total = 0;
     sbit__exec_block *block = NULL;
-    if (sbit__add_size(bytes, SBIT__EXEC_ALIGN, &total)) {
+    if (sbit__add_size(bytes, 2 * SBIT__EXEC_ALIGN - 1, &total)) {
+        total &= ~(SBIT__EXEC_ALIGN - 1); /* small ones are all alike */
         block = (sbit__exec_block *)sbit__alloc_aligned(allocator, total);
     }
     if (block != NULL) {
         block->next = NULL;
         block->bytes = bytes;
+        block->total = total;
     }
     return block;
 }
 
+/* What runs give back is kept for the next that asks for as much, so that a session that runs the
+ * same shapes again takes nothing. There is a list for each power of two. Of it a few are looked
+ * at; if none fits, one goes, so that there are never more blocks than once were in use. */
+enum {
+    SBIT__SPARE_LOOKS = 8
+};
+
+static sbit_session *sbit__block_root(sbit_session *session)
+{
+    while (session->parent != NULL) {
+        session = session->parent;
+    }
+    return session;
+}
+
+static sbit__exec_block **sbit__block_spare(sbit_session *root, size_t bytes)
+{
+    size_t list = 0;
+    size_t units = bytes / SBIT__EXEC_ALIGN + (bytes % SBIT__EXEC_ALIGN != 0 ? 1 : 0);
+    for (; units > 1 && list + 1 < SBIT__SPARE_LISTS; units /= 2) {
+        list++;
+    }
+    return &root->spare[list];
+}
+
+static void sbit__block_free(sbit_session *session, sbit__exec_block *block)
+{
+    sbit__free_aligned(&session->dynamic, block, block->total);
+}
+
+SBIT__FN void sbit__block_free_spare(sbit_session *root)
+{
+    for (size_t i = 0; i < SBIT__SPARE_LISTS; i++) {
+        while (root->spare[i] != NULL) {
+            sbit__exec_block *block = root->spare[i];
+            root->spare[i] = block->next;
+            sbit__block_free(root, block);
+        }
+    }
+}
+
+static sbit__exec_block *sbit__block_take(sbit_session *root, size_t bytes)
+{
+    sbit__exec_block **link = sbit__block_spare(root, bytes), **last = NULL;
+    for (int i = 0; i < SBIT__SPARE_LOOKS && *link != NULL; i++) {
+        sbit__exec_block *block = *link;
+        if (block->total - SBIT__EXEC_ALIGN >= bytes) {
+            *link = block->next;
+            block->bytes = bytes;
+            return block;
+        }
+        last = link;
+        link = &block->next;
+    }
+    if (last != NULL) {
+        sbit__exec_block *block = *last;
+        *last = block->next;
+        sbit__block_free(root, block);
+    }
+    return NULL;
+}
+
 SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes)
 {
-    sbit__exec_block *block = sbit__block_make(&session->dynamic, bytes);
+    sbit_session *root = sbit__block_root(session);
+    sbit__exec_block *block = sbit__block_take(root, bytes);
+    if (block == NULL) {
+        block = sbit__block_make(&root->dynamic, bytes);
+    }
+    if (block == NULL) {
+        sbit__block_free_spare(root);
+        block = sbit__block_make(&root->dynamic, bytes);
+    }
     if (block == NULL) {
         return NULL;
     }
@@ -113,10 +185,13 @@ SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, s
 
 SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list)
 {
+    sbit_session *root = sbit__block_root(session);
     while (*list != NULL) {
         sbit__exec_block *block = *list;
         *list = block->next;
-        sbit__free_aligned(&session->dynamic, block, block->bytes + SBIT__EXEC_ALIGN);
+        sbit__exec_block **spare = sbit__block_spare(root, block->total - SBIT__EXEC_ALIGN);
+        block->next = *spare;
+        *spare = block;
     }
 }
 
@@ -378,10 +453,22 @@ SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *v
 
 /* >>results of bodies */
 
+SBIT__FN sbit__body_result *sbit__body_result_make(sbit_session *session)
+{
+    sbit__exec_block *own = NULL;
+    sbit__body_result *result = (sbit__body_result *)sbit__block_add(session, &own, sizeof *result);
+    if (result != NULL) {
+        memset(result, 0, sizeof *result);
+        result->own = own;
+    }
+    return result;
+}
+
 SBIT__FN void sbit__body_result_free(sbit_session *session, sbit__body_result *result)
 {
+    sbit__exec_block *own = result->own;
     sbit__block_free_all(session, &result->blocks);
-    sbit__free(&session->dynamic, result, sizeof *result);
+    sbit__block_free_all(session, &own);
 }
 
 SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node)

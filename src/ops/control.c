@@ -164,8 +164,14 @@ static sbit_status sbit__if_infer(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__if_prepare(const sbit_op_call *call, sbit_error *error)
 {
-    (void)error;
+    static const char *const branches[2] = {"then_branch", "else_branch"};
     *call->scratch_bytes = ((size_t)call->output_count + 1) * sizeof(sbit_value);
+    for (int i = 0; i < 2; i++) {
+        const sbit_graph *body = sbit__control_body(call, branches[i]);
+        if (body != NULL && sbit_graph_input_count(body) == 0) {
+            SBIT__TRY(call->plan_body(call, body, NULL, 0, error));
+        }
+    }
     return SBIT_OK;
 }
 
@@ -332,6 +338,28 @@ static sbit_status sbit__control_prepare(const sbit_op_call *call, sbit_error *e
     return SBIT_OK;
 }
 
+static sbit_status sbit__loop_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_graph *body = NULL;
+    sbit__control_types types;
+    sbit_status status = SBIT_OK;
+    SBIT__TRY(sbit__control_prepare(call, error));
+    SBIT__TRY(sbit__loop_body(call, &body, error));
+    memset(&types, 0, sizeof types);
+    status = sbit__control_types_make(call, body, &types, error);
+    if (status == SBIT_OK) {
+        types.in[0].dtype = SBIT_I64;
+        types.in[1].dtype = SBIT_BOOL;
+        types.in[0].rank = types.in[1].rank = 0;
+        for (int32_t i = 0; i < sbit__loop_states(call); i++) {
+            types.in[2 + i] = *call->in_type[2 + i];
+        }
+        status = call->plan_body(call, body, types.in_list, types.in_count, error);
+    }
+    sbit__control_types_free(call, &types);
+    return status;
+}
+
 static void sbit__loop_start(const sbit_op_call *call, sbit__loop_run *run, bool condition)
 {
     memset(run->capacity, 0, run->out_count * sizeof run->capacity[0]);
@@ -467,6 +495,9 @@ static sbit_status sbit__loop_run_all(const sbit_op_call *call, sbit_error *erro
         }
         SBIT__TRY(sbit__loop_append(call, &run, results, i, error));
         run.condition_data = sbit__tensor_i64_at(go_on, 0) != 0 ? 1 : 0;
+        if (go_on->rank == 0 && go_on->dtype == SBIT_BOOL) {
+            run.inputs[1] = &results[0]; /* which ends its life in the next round */
+        }
         for (int32_t k = 0; k < run.states; k++) {
             run.inputs[2 + k] = &results[1 + k];
         }
@@ -1393,7 +1424,7 @@ static sbit_status sbit__optional_has_run(const sbit_op_call *call, sbit_error *
 #define SBIT__CONTROL_LOOP(version)                                                                \
     SBIT__CONTROL_ROW("Loop", version, SBIT_T(SBIT_I64),                                           \
                       SBIT_OP_BODY | SBIT_OP_DYNAMIC | SBIT_OP_KINDS, sbit__loop_infer,            \
-                      sbit__control_prepare, sbit__loop_run_all)
+                      sbit__loop_prepare, sbit__loop_run_all)
 #define SBIT__CONTROL_SCAN(version, types)                                                         \
     SBIT__CONTROL_ROW("Scan", version, types, SBIT_OP_BODY | SBIT_OP_DYNAMIC, sbit__scan_infer,    \
                       sbit__scan_prepare, sbit__scan_run_all)

@@ -184,6 +184,13 @@ struct sbit_op_call {
                             const sbit_value *const *inputs, size_t input_count,
                             sbit_value *outputs, size_t output_count, sbit_error *error);
 
+    /* prepare: what a body is going to be given, so that it is planned now and not while running.
+     * Types that are not known leave it to the run, and so does a body that does not fit: it may be
+     * the branch that is never taken. NULL in infer and pack. Errors: OUT_OF_MEMORY. */
+    sbit_status (*plan_body)(const sbit_op_call *call, const sbit_graph *body,
+                             const sbit_type *const *inputs, size_t input_count,
+                             sbit_error *error);
+
     void *session; /* the caller's own, for the function pointers above */
 };
 
