@@ -702,10 +702,10 @@ SPARSEBIT_API int64_t sbit_graph_node_macs(const sbit_graph *graph, sbit_node_id
  * Called by: users, calibration, verification, training. Calls: infer, ops.
  * A program is made once: a clone of the graph in which operators are fused (lowered), with packed
  * weights (row->pack). It borrows the constants of the graph, which must not be edited while
- * program and sessions live. A session plans when it is given inputs of new shapes, not while it
- * runs: types, kernels (row->prepare), and offsets in one block of memory that values share when
- * their lives do not overlap. One thread at a time per session; several sessions of one program or
- * graph may run at once.
+ * program and sessions live. A session plans before it runs on inputs of new shapes (run does
+ * it, or sbit_session_plan beforehand): types, kernels (row->prepare), and offsets in one block of
+ * memory that values share when their lives do not overlap. One thread at a time per session;
+ * several sessions of one program or graph may run at once.
  */
 
 /* A program is what a session runs: the graph cut to what is asked for and lowered, its constants
@@ -1920,6 +1920,13 @@ struct sbit_op_call {
     sbit_status (*run_body)(const sbit_op_call *call, const sbit_graph *body,
                             const sbit_value *const *inputs, size_t input_count,
                             sbit_value *outputs, size_t output_count, sbit_error *error);
+
+    /* prepare: what a body is going to be given, so that it is planned now and not while running.
+     * Types that are not known leave it to the run, and so does a body that does not fit: it may be
+     * the branch that is never taken. NULL in infer and pack. Errors: OUT_OF_MEMORY. */
+    sbit_status (*plan_body)(const sbit_op_call *call, const sbit_graph *body,
+                             const sbit_type *const *inputs, size_t input_count,
+                             sbit_error *error);
 
     void *session; /* the caller's own, for the function pointers above */
 };
@@ -41991,8 +41998,14 @@ static sbit_status sbit__if_infer(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__if_prepare(const sbit_op_call *call, sbit_error *error)
 {
-    (void)error;
+    static const char *const branches[2] = {"then_branch", "else_branch"};
     *call->scratch_bytes = ((size_t)call->output_count + 1) * sizeof(sbit_value);
+    for (int i = 0; i < 2; i++) {
+        const sbit_graph *body = sbit__control_body(call, branches[i]);
+        if (body != NULL && sbit_graph_input_count(body) == 0) {
+            SBIT__TRY(call->plan_body(call, body, NULL, 0, error));
+        }
+    }
     return SBIT_OK;
 }
 
@@ -42159,6 +42172,28 @@ static sbit_status sbit__control_prepare(const sbit_op_call *call, sbit_error *e
     return SBIT_OK;
 }
 
+static sbit_status sbit__loop_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_graph *body = NULL;
+    sbit__control_types types;
+    sbit_status status = SBIT_OK;
+    SBIT__TRY(sbit__control_prepare(call, error));
+    SBIT__TRY(sbit__loop_body(call, &body, error));
+    memset(&types, 0, sizeof types);
+    status = sbit__control_types_make(call, body, &types, error);
+    if (status == SBIT_OK) {
+        types.in[0].dtype = SBIT_I64;
+        types.in[1].dtype = SBIT_BOOL;
+        types.in[0].rank = types.in[1].rank = 0;
+        for (int32_t i = 0; i < sbit__loop_states(call); i++) {
+            types.in[2 + i] = *call->in_type[2 + i];
+        }
+        status = call->plan_body(call, body, types.in_list, types.in_count, error);
+    }
+    sbit__control_types_free(call, &types);
+    return status;
+}
+
 static void sbit__loop_start(const sbit_op_call *call, sbit__loop_run *run, bool condition)
 {
     memset(run->capacity, 0, run->out_count * sizeof run->capacity[0]);
@@ -42294,6 +42329,9 @@ static sbit_status sbit__loop_run_all(const sbit_op_call *call, sbit_error *erro
         }
         SBIT__TRY(sbit__loop_append(call, &run, results, i, error));
         run.condition_data = sbit__tensor_i64_at(go_on, 0) != 0 ? 1 : 0;
+        if (go_on->rank == 0 && go_on->dtype == SBIT_BOOL) {
+            run.inputs[1] = &results[0]; /* which ends its life in the next round */
+        }
         for (int32_t k = 0; k < run.states; k++) {
             run.inputs[2 + k] = &results[1 + k];
         }
@@ -43220,7 +43258,7 @@ static sbit_status sbit__optional_has_run(const sbit_op_call *call, sbit_error *
 #define SBIT__CONTROL_LOOP(version)                                                                \
     SBIT__CONTROL_ROW("Loop", version, SBIT_T(SBIT_I64),                                           \
                       SBIT_OP_BODY | SBIT_OP_DYNAMIC | SBIT_OP_KINDS, sbit__loop_infer,            \
-                      sbit__control_prepare, sbit__loop_run_all)
+                      sbit__loop_prepare, sbit__loop_run_all)
 #define SBIT__CONTROL_SCAN(version, types)                                                         \
     SBIT__CONTROL_ROW("Scan", version, types, SBIT_OP_BODY | SBIT_OP_DYNAMIC, sbit__scan_infer,    \
                       sbit__scan_prepare, sbit__scan_run_all)
@@ -51813,6 +51851,7 @@ extern "C" {
 #define SBIT__EXEC_ALIGN ((size_t)64)
 #define SBIT__EXEC_ARENA ((size_t)2048) /* blocks do not grow: what is told is what is needed */
 #define SBIT__EXEC_FOREVER INT32_MAX    /* last use of a value that outlives the run */
+#define SBIT__SPARE_LISTS 24            /* blocks of 64 bytes, 128, 256 ... */
 
 /* Where the data of a value lies. */
 typedef enum sbit__place {
@@ -51835,7 +51874,7 @@ typedef struct sbit__life {
 /* A block of memory in a list. The data follows, 64-byte aligned. */
 typedef struct sbit__exec_block {
     struct sbit__exec_block *next;
-    size_t bytes; /* of the data */
+    size_t bytes, total; /* of the data; of all */
 } sbit__exec_block;
 
 /* Memory of a DYNAMIC value; `main` is kept from run to run, `items` (of sequences) is not. */
@@ -51870,10 +51909,10 @@ typedef struct sbit__params {
 /* A result of run_body, in the node that called it. */
 typedef struct sbit__body_result {
     struct sbit__body_result *next;
-    sbit__exec_block *blocks;
-    const void *key; /* the data or items pointer that was given out */
-    uint64_t call;   /* which call of run_body made it */
-    bool consumed;   /* passed as an input of the running call */
+    sbit__exec_block *own, *blocks; /* that this lies in; its data */
+    const void *key;                /* the data or items pointer that was given out */
+    uint64_t call;                  /* which call of run_body made it */
+    bool consumed;                  /* passed as an input of the running call */
 } sbit__body_result;
 
 typedef struct sbit__exec_body {
@@ -52034,7 +52073,8 @@ struct sbit_session {
     void *block, *scratch;
     size_t block_bytes, scratch_bytes, unshared_bytes;
     size_t state_bytes;
-    sbit__exec_block *text; /* of string outputs, until the next run */
+    sbit__exec_block *text;                     /* of string outputs, until the next run */
+    sbit__exec_block *spare[SBIT__SPARE_LISTS]; /* of the root: what was given back, by size */
 };
 
 /* >>storage (storage.c) */
@@ -52051,6 +52091,7 @@ SBIT__FN sbit_status sbit__meter_explain(const sbit_session *session, sbit_statu
 SBIT__FN sbit__exec_block *sbit__block_make(const sbit_allocator *allocator, size_t bytes);
 SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes);
 SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list);
+SBIT__FN void sbit__block_free_spare(sbit_session *root);
 SBIT__FN void *sbit__block_data(sbit__exec_block *block);
 /* Elements of a static type; INT64_MAX: too many. */
 SBIT__FN int64_t sbit__type_elements(const sbit_type *type);
@@ -52077,6 +52118,7 @@ SBIT__FN bool sbit__exec_owns(const sbit_session *session, uint32_t idx);
 /* The type that a value is fed with from now on. */
 SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
                                             const sbit_type *type, sbit_error *error);
+SBIT__FN sbit__body_result *sbit__body_result_make(sbit_session *session); /* NULL: no memory */
 SBIT__FN void sbit__body_result_free(sbit_session *session, sbit__body_result *result);
 SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node);
 
@@ -52140,6 +52182,9 @@ SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_
                                         sbit_error *error);
 /* Computes and packs constants, if that is not done yet: before the first plan. */
 SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error);
+SBIT__FN sbit_status sbit__exec_plan_body(const sbit_op_call *call, const sbit_graph *body,
+                                          const sbit_type *const *inputs, size_t input_count,
+                                          sbit_error *error);
 SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_graph *body,
                                          const sbit_value *const *inputs, size_t input_count,
                                          sbit_value *outputs, size_t output_count,
@@ -54922,7 +54967,7 @@ SPARSEBIT_API void sbit_program_destroy(sbit_program *program)
     while (program->blocks != NULL) {
         sbit__exec_block *block = program->blocks;
         program->blocks = block->next;
-        sbit__free_aligned(a, block, block->bytes + SBIT__EXEC_ALIGN);
+        sbit__free_aligned(a, block, block->total);
     }
     for (sbit__taken *taken = program->taken; taken != NULL; taken = taken->next) {
         sbit__free_aligned(a, taken->data, taken->bytes);
@@ -55063,19 +55108,91 @@ SBIT__FN sbit__exec_block *sbit__block_make(const sbit_allocator *allocator, siz
 {
     size_t total = 0;
     sbit__exec_block *block = NULL;
-    if (sbit__add_size(bytes, SBIT__EXEC_ALIGN, &total)) {
+    if (sbit__add_size(bytes, 2 * SBIT__EXEC_ALIGN - 1, &total)) {
+        total &= ~(SBIT__EXEC_ALIGN - 1); /* small ones are all alike */
         block = (sbit__exec_block *)sbit__alloc_aligned(allocator, total);
     }
     if (block != NULL) {
         block->next = NULL;
         block->bytes = bytes;
+        block->total = total;
     }
     return block;
 }
 
+/* What runs give back is kept for the next that asks for as much, so that a session that runs the
+ * same shapes again takes nothing. There is a list for each power of two. Of it a few are looked
+ * at; if none fits, one goes, so that there are never more blocks than once were in use. */
+enum {
+    SBIT__SPARE_LOOKS = 8
+};
+
+static sbit_session *sbit__block_root(sbit_session *session)
+{
+    while (session->parent != NULL) {
+        session = session->parent;
+    }
+    return session;
+}
+
+static sbit__exec_block **sbit__block_spare(sbit_session *root, size_t bytes)
+{
+    size_t list = 0;
+    size_t units = bytes / SBIT__EXEC_ALIGN + (bytes % SBIT__EXEC_ALIGN != 0 ? 1 : 0);
+    for (; units > 1 && list + 1 < SBIT__SPARE_LISTS; units /= 2) {
+        list++;
+    }
+    return &root->spare[list];
+}
+
+static void sbit__block_free(sbit_session *session, sbit__exec_block *block)
+{
+    sbit__free_aligned(&session->dynamic, block, block->total);
+}
+
+SBIT__FN void sbit__block_free_spare(sbit_session *root)
+{
+    for (size_t i = 0; i < SBIT__SPARE_LISTS; i++) {
+        while (root->spare[i] != NULL) {
+            sbit__exec_block *block = root->spare[i];
+            root->spare[i] = block->next;
+            sbit__block_free(root, block);
+        }
+    }
+}
+
+static sbit__exec_block *sbit__block_take(sbit_session *root, size_t bytes)
+{
+    sbit__exec_block **link = sbit__block_spare(root, bytes), **last = NULL;
+    for (int i = 0; i < SBIT__SPARE_LOOKS && *link != NULL; i++) {
+        sbit__exec_block *block = *link;
+        if (block->total - SBIT__EXEC_ALIGN >= bytes) {
+            *link = block->next;
+            block->bytes = bytes;
+            return block;
+        }
+        last = link;
+        link = &block->next;
+    }
+    if (last != NULL) {
+        sbit__exec_block *block = *last;
+        *last = block->next;
+        sbit__block_free(root, block);
+    }
+    return NULL;
+}
+
 SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes)
 {
-    sbit__exec_block *block = sbit__block_make(&session->dynamic, bytes);
+    sbit_session *root = sbit__block_root(session);
+    sbit__exec_block *block = sbit__block_take(root, bytes);
+    if (block == NULL) {
+        block = sbit__block_make(&root->dynamic, bytes);
+    }
+    if (block == NULL) {
+        sbit__block_free_spare(root);
+        block = sbit__block_make(&root->dynamic, bytes);
+    }
     if (block == NULL) {
         return NULL;
     }
@@ -55086,10 +55203,13 @@ SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, s
 
 SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list)
 {
+    sbit_session *root = sbit__block_root(session);
     while (*list != NULL) {
         sbit__exec_block *block = *list;
         *list = block->next;
-        sbit__free_aligned(&session->dynamic, block, block->bytes + SBIT__EXEC_ALIGN);
+        sbit__exec_block **spare = sbit__block_spare(root, block->total - SBIT__EXEC_ALIGN);
+        block->next = *spare;
+        *spare = block;
     }
 }
 
@@ -55351,10 +55471,22 @@ SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *v
 
 /* >>results of bodies */
 
+SBIT__FN sbit__body_result *sbit__body_result_make(sbit_session *session)
+{
+    sbit__exec_block *own = NULL;
+    sbit__body_result *result = (sbit__body_result *)sbit__block_add(session, &own, sizeof *result);
+    if (result != NULL) {
+        memset(result, 0, sizeof *result);
+        result->own = own;
+    }
+    return result;
+}
+
 SBIT__FN void sbit__body_result_free(sbit_session *session, sbit__body_result *result)
 {
+    sbit__exec_block *own = result->own;
     sbit__block_free_all(session, &result->blocks);
-    sbit__free(&session->dynamic, result, sizeof *result);
+    sbit__block_free_all(session, &own);
 }
 
 SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node)
@@ -56660,7 +56792,9 @@ static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
         if (!value->shared) {
             const bool known = outer->place == SBIT__PLACE_CONSTANT;
             value->value = outer->value;
-            value->type = sbit__type_of_value(&value->value, &outer->type);
+            value->type = sbit__type_static(&outer->type)
+                              ? outer->type /* its data may not be there yet */
+                              : sbit__type_of_value(&value->value, &outer->type);
             infer->known[idx] = known ? &value->value.tensor : NULL;
             value->place = known ? SBIT__PLACE_CONSTANT : SBIT__PLACE_CAPTURED;
         }
@@ -57400,6 +57534,7 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
         sbit__dynamic_free(session, &session->states[i].passing);
     }
     sbit__block_free_all(session, &session->text);
+    sbit__block_free_spare(session);
     sbit__arena_deinit(&session->plan_arena);
     sbit__arena_deinit(&session->arena);
     sbit_program_destroy(session->owned);
@@ -57413,6 +57548,7 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
  * Called by: rows, through call->run_body. Calls: session, plan, run.
  * A body's session plans again only when the types of its inputs or of what it captures change, so
  * the thousands of iterations of a loop cost no planning. Captured values are passed by reference.
+ * A body whose inputs and captured values have known types is planned with the node (plan_body).
  * Results are copied out, because the next call overwrites the session's memory; a copy that is
  * passed into the next call is freed when that call returns, so that a loop's state does not pile
  * up; the rest is freed when the node has run.
@@ -57441,6 +57577,7 @@ static sbit_status sbit__body_session(sbit_session *session, sbit__exec_node *no
         SBIT__TRY(sbit__session_make(session->program, graph, NULL, session, node, body->late,
                                      &body->session, error));
         body->session->call.run_body = sbit__exec_run_body;
+        body->session->call.plan_body = sbit__exec_plan_body;
     }
     *out = body->session;
     return SBIT_OK;
@@ -57481,8 +57618,7 @@ static sbit_status sbit__body_results(sbit_session *session, sbit__exec_node *no
                                       sbit_error *error)
 {
     for (size_t i = 0; i < body->output_count; i++) {
-        sbit__body_result *result =
-            (sbit__body_result *)sbit__calloc(&session->dynamic, 1, sizeof *result);
+        sbit__body_result *result = sbit__body_result_make(session);
         if (result == NULL) {
             return sbit__fail_oom(error, sizeof *result);
         }
@@ -57522,6 +57658,82 @@ static void sbit__body_sweep(sbit_session *session, sbit__exec_node *node)
             link = &result->next;
         }
     }
+}
+
+/* Whether the types of what a body captures are known before it runs. */
+static bool sbit__body_captures_known(const sbit_session *body)
+{
+    for (size_t i = 0; i < body->capture_count; i++) {
+        const uint32_t outer = sbit_graph_value(body->graph, body->captures[i])->outer.idx;
+        const sbit__exec_value *value = body->parent->values[outer];
+        if (value->place == SBIT__PLACE_DYNAMIC || !sbit__type_static(&value->type)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Spare blocks for what a body gives: results of a round, of the one before if there are rounds,
+ * and what the node makes of them, which it holds when the others are spare again. */
+static sbit_status sbit__body_reserve(sbit_session *session, const sbit__exec_node *node,
+                                      const sbit_session *body, sbit_error *error)
+{
+    const int rounds = body->input_count > 0 ? 2 : 1;
+    sbit__exec_block *blocks = NULL;
+    bool ok = true;
+    for (size_t i = 0; ok && i < body->output_count; i++) {
+        const sbit_type *type = &body->values[body->outputs[i].idx]->type;
+        size_t bytes = 0;
+        if (!sbit__type_static(type) || type->kind != SBIT_KIND_TENSOR ||
+            !sbit__exec_bytes(type->dtype, sbit__type_elements(type), &bytes)) {
+            continue;
+        }
+        for (int k = 0; ok && k < rounds; k++) {
+            ok = sbit__block_add(session, &blocks, bytes) != NULL &&
+                 sbit__block_add(session, &blocks, sizeof(sbit__body_result)) != NULL;
+        }
+        if (ok && node->bodies->next == NULL) { /* once for both branches */
+            sbit__exec_block *held = sbit__block_make(&session->dynamic, bytes);
+            ok = held != NULL;
+            if (ok) {
+                held->next = blocks;
+                blocks = held;
+            }
+        }
+    }
+    sbit__block_free_all(session, &blocks);
+    return ok ? SBIT_OK : sbit__fail_oom(error, 0);
+}
+
+SBIT__FN sbit_status sbit__exec_plan_body(const sbit_op_call *call, const sbit_graph *graph,
+                                          const sbit_type *const *inputs, size_t input_count,
+                                          sbit_error *error)
+{
+    sbit__step *step = (sbit__step *)call->session;
+    sbit_session *body = NULL;
+    sbit_status status = SBIT_OK;
+    for (size_t i = 0; i < input_count; i++) {
+        if (!sbit__type_static(inputs[i])) {
+            return SBIT_OK;
+        }
+    }
+    if (step->late) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__body_session(step->session, step->data, graph, &body, error));
+    if (input_count != body->input_count || !sbit__body_captures_known(body)) {
+        return SBIT_OK;
+    }
+    for (size_t i = 0; i < input_count; i++) {
+        sbit__exec_value *input = body->values[body->inputs[i].idx];
+        SBIT__TRY(sbit__session_set_type(body, input, inputs[i], error));
+        memset(&input->value, 0, sizeof input->value);
+        sbit__tensor_of_type(inputs[i], &input->value.tensor);
+    }
+    status = sbit__plan_make(body, error);
+    return status == SBIT_OK ? sbit__body_reserve(step->session, step->data, body, error)
+           : status == SBIT_ERR_OUT_OF_MEMORY ? status
+                                              : SBIT_OK;
 }
 
 SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_graph *graph,
@@ -58068,6 +58280,7 @@ SPARSEBIT_API sbit_status sbit_session_create_for(const sbit_program *program,
     own.dynamic_bytes = desc != NULL ? desc->dynamic_bytes : 0;
     SBIT__TRY(sbit__session_make(program, program->graph, &own, NULL, NULL, false, out, error));
     (*out)->call.run_body = sbit__exec_run_body;
+    (*out)->call.plan_body = sbit__exec_plan_body;
     return SBIT_OK;
 }
 

@@ -4,10 +4,10 @@
  * Called by: users, calibration, verification, training. Calls: infer, ops.
  * A program is made once: a clone of the graph in which operators are fused (lowered), with packed
  * weights (row->pack). It borrows the constants of the graph, which must not be edited while
- * program and sessions live. A session plans when it is given inputs of new shapes, not while it
- * runs: types, kernels (row->prepare), and offsets in one block of memory that values share when
- * their lives do not overlap. One thread at a time per session; several sessions of one program or
- * graph may run at once.
+ * program and sessions live. A session plans before it runs on inputs of new shapes (run does
+ * it, or sbit_session_plan beforehand): types, kernels (row->prepare), and offsets in one block of
+ * memory that values share when their lives do not overlap. One thread at a time per session;
+ * several sessions of one program or graph may run at once.
  */
 #ifndef SBIT_EXEC_API_H
 #define SBIT_EXEC_API_H
