@@ -177,6 +177,16 @@ with tempfile.TemporaryDirectory() as folder:
             {"DynamicQuantizeLinear": 5, "ConvInteger": 3, "MatMulInteger": 3, "DequantizeLinear": 0}, 1e-5)
     compare(folder, "dynamic, per tensor, affine weights",
             ["EXPORT.FORMAT=dynamic", "W.QSCHEME=per-tensor-affine"], {"ConvInteger": 3, "MatMulInteger": 3}, 1e-5)
+    for settings in (["A.QUANTIZER.BIT=16"], ["A.QUANTIZER.BIT=16", "A.QSCHEME=per-tensor-symmetric", "W.QUANTIZER.BIT=16"],
+                     ["A.QUANTIZER.BIT=4", "EXPORT.INT4=true"], ["A.QUANTIZER.BIT=4", "W.QUANTIZER.BIT=4", "EXPORT.INT4=true"],
+                     ["A.QUANTIZER.POWER_OF_TWO=true", "W.QUANTIZER.POWER_OF_TWO=true", "W.QSCHEME=per-tensor-symmetric",
+                      "A.QSCHEME=per-tensor-symmetric"]):
+        compare(folder, " ".join(settings), settings, {}, 1e-3)
+        if "POWER" in settings[0]:
+            for tensor in onnx.load(folder + "/q.onnx").graph.initializer:
+                if tensor.name.endswith("_scale") and "bias" not in tensor.name:
+                    values = np.log2(npy.to_array(tensor))
+                    check(np.array_equal(values, np.round(values)), "%s: powers of two" % tensor.name)
     for bits in (4, 8, 3):
         for block in (16, 32, 128):
             for scheme in ("symmetric", "affine"):
