@@ -280,3 +280,120 @@ TEST(a_quantized_model_keeps_its_scales)
         build_end(&f.b);
     }
 }
+
+/* ---- encodings: scales in files of other tools */
+
+static sbit_quant *encodings_quant(formats *f, const char *profile)
+{
+    sbit_qconfig *config = NULL;
+    sbit_quant *quant = NULL;
+    build *b = &f->b;
+    build_do(b, sbit_qconfig_create(b->ctx, profile, &config, &b->error), "config");
+    if (!b->failed) {
+        build_do(b, sbit_quant_create(b->graph, config, &quant, &b->error), "quant");
+    }
+    sbit_qconfig_destroy(config);
+    return quant;
+}
+
+static bool encodings_calc(formats *f, sbit_quant *quant, bool data)
+{
+    sbit_feed_desc desc;
+    sbit_feed feed;
+    build *b = &f->b;
+    memset(&desc, 0, sizeof desc);
+    memset(&feed, 0, sizeof feed);
+    desc.inputs = &f->input;
+    desc.input_count = 1;
+    build_do(b, sbit_feed_of_tensors(b->ctx, &desc, &feed, &b->error), "feed");
+    const bool ok =
+        !b->failed &&
+        build_do(b,
+                 data ? sbit_quant_calibrate(quant, &feed, &b->error)
+                      : sbit_quant_prepare_calibration(quant, &b->error),
+                 "calibrate") &&
+        build_do(b, sbit_quant_calc_qparams(quant, false, false, false, &b->error), "calc");
+    sbit_feed_close(&feed);
+    return ok;
+}
+
+/* Scales go out and come back: aimet bit for bit and without data, tensorrt those of symmetric
+ * activations, nni as ranges. */
+TEST(encodings_come_back)
+{
+    static const char *const kinds[] = {"aimet", "tensorrt", "nni"};
+    static const char *const profiles[] = {"generic", "mcu", "tensorrt", "openvino"};
+    for (size_t i = 0; i < 12; i++) {
+        const char *kind = kinds[i % 3], *profile = profiles[i / 3];
+        const bool symmetric = strcmp(profile, "tensorrt") == 0;
+        formats f;
+        char path[512];
+        int64_t taken = 0;
+        sbit_site a, b;
+        formats_begin(&f);
+        test_tmp_path("encodings", path, sizeof path);
+        sbit_quant *first = encodings_quant(&f, profile), *second = encodings_quant(&f, profile);
+        if (encodings_calc(&f, first, true) &&
+            build_do(&f.b, sbit_quant_save_encodings(first, path, kind, &f.b.error), "save") &&
+            build_do(&f.b, sbit_quant_load_encodings(second, path, &taken, &f.b.error), "load")) {
+            const size_t count = sbit_quant_site_count(first);
+            const bool all = i % 3 == 0;
+            CHECK_MSG(all ? taken == (int64_t)count : taken > 2, "%s %s: %d of %d", profile, kind,
+                      (int)taken, (int)count);
+            CHECK(!all || !sbit_quant_needs_data(second));
+            encodings_calc(&f, second, !all);
+            for (size_t s = 0; s < count && !f.b.failed; s++) {
+                sbit_quant_site(first, s, &a);
+                sbit_quant_site(second, s, &b);
+                for (int64_t c = 0; c < a.qparams.grid.parts.count; c++) {
+                    const double x = (double)a.qparams.scale[c], y = (double)b.qparams.scale[c];
+                    const bool same = all || (symmetric && i % 3 == 1);
+                    /* a table of one scale around 0 is up to twice as wide as one with a zero point
+                     */
+                    const double most = same ? 0.0 : i % 3 == 1 ? 1.1 * x : 1e-5 * x;
+                    CHECK_MSG(fabs(x - y) <= most, "%s %s %s: %g, then %g", profile, kind, a.tensor,
+                              x, y);
+                    CHECK(i % 3 == 1 || a.qparams.zero_point[c] == b.qparams.zero_point[c]);
+                }
+            }
+        }
+        sbit_quant_destroy(first);
+        sbit_quant_destroy(second);
+        build_end(&f.b);
+    }
+}
+
+/* Lines as TensorRT writes them: 0x3c010a14 is 0.007875938; names may hold colons. */
+TEST(a_calibration_table_of_tensorrt)
+{
+    static const char text[] = "TRT-8601-EntropyCalibration2\nx: 3c010a14\r\nno: such: 3c010a14\n"
+                               "relu: 3D000000\npool: 3c01\n";
+    formats f;
+    char path[512];
+    int64_t taken = 0;
+    sbit_site site;
+    formats_begin(&f);
+    test_tmp_path("calib.cache", path, sizeof path);
+    FILE *file = fopen(path, "wb");
+    if (CHECK(file != NULL)) {
+        fwrite(text, 1, sizeof text - 1, file);
+        fclose(file);
+    }
+    sbit_quant *quant = encodings_quant(&f, "tensorrt");
+    if (build_do(&f.b, sbit_quant_load_encodings(quant, path, &taken, &f.b.error), "load") &&
+        encodings_calc(&f, quant, true)) {
+        for (size_t s = 0; s < sbit_quant_site_count(quant); s++) {
+            sbit_quant_site(quant, s, &site);
+            if (strcmp(site.tensor, "x") == 0) {
+                CHECK_NEAR(site.qparams.scale[0], 0.007875937968492508, 1e-15);
+            } else if (strcmp(site.tensor, "relu") == 0) {
+                CHECK_NEAR(site.qparams.scale[0], 0.03125, 0.0);
+            }
+        }
+        CHECK(taken >= 1);
+    }
+    CHECK(sbit_quant_save_encodings(quant, path, "qnn", &f.b.error) == SBIT_ERR_NOT_FOUND);
+    CHECK_CONTAINS(f.b.error.message, "tensorrt, aimet, nni");
+    sbit_quant_destroy(quant);
+    build_end(&f.b);
+}

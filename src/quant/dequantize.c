@@ -73,9 +73,7 @@ static bool sbit__learned_fits(const sbit__learned *l, const sbit__site *site, i
     bool fits = l->target == site->target && sbit__streq(l->name, site->tensor) &&
                 l->bits == grid->bits && l->block == site->block &&
                 (l->count == 1 || (l->count == sbit__site_parts(site) && axis == site->axis));
-    *shift = (int32_t)(grid->qmin < 0 && grid->qmin == -grid->qmax
-                           ? grid->qmin - 1 - sbit__learned_low(l) /* narrow */
-                           : grid->qmin - sbit__learned_low(l));
+    *shift = (int32_t)(sbit__site_lowest(site) - sbit__learned_low(l));
     for (int64_t i = 0; fits && i < l->count; i++) {
         const int64_t zero = (int64_t)l->zero_point[i] + *shift;
         const int32_t middle = sbit__qparams_zero_point(0.0f, 1.0f, true, grid->qmin, grid->qmax);
@@ -85,32 +83,38 @@ static bool sbit__learned_fits(const sbit__learned *l, const sbit__site *site, i
     return fits;
 }
 
+SBIT__FN sbit_status sbit__learned_fix(sbit_quant *quant, sbit__site *site, const sbit__learned *l,
+                                       bool *fixed, sbit_error *error)
+{
+    const int64_t parts = sbit__site_parts(site); /* one scale serves all of them */
+    int32_t shift = 0;
+    *fixed = false;
+    if (!sbit__site_wanted(site) || !sbit__learned_fits(l, site, &shift)) {
+        return SBIT_OK;
+    }
+    float *scales = (float *)sbit__arena_array(&quant->arena, (size_t)parts + 1, sizeof *scales);
+    int32_t *zeros = (int32_t *)sbit__arena_array(&quant->arena, (size_t)parts + 1, sizeof *zeros);
+    if (scales == NULL || zeros == NULL) {
+        return sbit__fail_oom(error, (size_t)parts * sizeof *zeros);
+    }
+    for (int64_t k = 0; k < parts; k++) {
+        scales[k] = l->scale[l->count > 1 ? k : 0];
+        zeros[k] = l->zero_point[l->count > 1 ? k : 0] + shift;
+    }
+    site->learned = *fixed = true;
+    site->change.scale = scales;
+    site->change.zero_point = zeros;
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__learned_apply(sbit_quant *quant, const sbit__learned_list *list,
                                          sbit_error *error)
 {
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        for (const sbit__learned *l = list->first; l != NULL; l = l->next) {
-            int32_t shift = 0;
-            if (site->change.scale != NULL || !sbit__site_wanted(site) ||
-                !sbit__learned_fits(l, site, &shift)) {
-                continue;
-            }
-            const int64_t parts = sbit__site_parts(site); /* one scale serves all of them */
-            float *scales =
-                (float *)sbit__arena_array(&quant->arena, (size_t)parts + 1, sizeof *scales);
-            int32_t *zeros =
-                (int32_t *)sbit__arena_array(&quant->arena, (size_t)parts + 1, sizeof *zeros);
-            if (scales == NULL || zeros == NULL) {
-                return sbit__fail_oom(error, (size_t)parts * sizeof *zeros);
-            }
-            for (int64_t k = 0; k < parts; k++) {
-                scales[k] = l->scale[l->count > 1 ? k : 0];
-                zeros[k] = l->zero_point[l->count > 1 ? k : 0] + shift;
-            }
-            site->learned = true;
-            site->change.scale = scales;
-            site->change.zero_point = zeros;
+        bool fixed = site->change.scale != NULL;
+        for (const sbit__learned *l = list->first; l != NULL && !fixed; l = l->next) {
+            SBIT__TRY(sbit__learned_fix(quant, site, l, &fixed, error));
         }
     }
     return SBIT_OK;

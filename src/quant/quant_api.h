@@ -148,6 +148,16 @@ SPARSEBIT_API sbit_status sbit_quant_save_statistics(const sbit_quant *quant, co
 SPARSEBIT_API sbit_status sbit_quant_load_statistics(sbit_quant *quant, const char *path,
                                                      sbit_error *error);
 
+/* Scales in the files of other tools: "tensorrt" (calibration table: activations), "aimet" (JSON
+ * encodings), "nni" (calibration_config). Errors: STATE before calc_qparams, NOT_FOUND, IO. */
+SPARSEBIT_API sbit_status sbit_quant_save_encodings(sbit_quant *quant, const char *path,
+                                                    const char *format, sbit_error *error);
+/* Reads any of them: sites that are named there and have the same width and symmetry keep these
+ * scales, as sbit_quant_set_site does; *taken: how many. calc_qparams comes behind it. Errors: IO,
+ * PARSE, LIMIT (JSON above 1 MiB). */
+SPARSEBIT_API sbit_status sbit_quant_load_encodings(sbit_quant *quant, const char *path,
+                                                    int64_t *taken, sbit_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -13,6 +13,7 @@
  *   build.c       the graph with QuantizeLinear and DequantizeLinear
  *   formats.c     other ways to write it; format_*.c
  *   dequantize.c  floats and scales of models that are quantized already
+ *   encodings.c   scales in the files of other tools
  *   quant.c       the public functions
  *   reestimate.c  statistics of BatchNormalization anew
  *   walk.c        a run of the model that stops between layers
@@ -228,6 +229,8 @@ SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const
 /* How many ranges, scales and zero points a site has. */
 SBIT__FN int64_t sbit__site_parts(const sbit__site *site);
 SBIT__FN bool sbit__site_same_grid(const sbit__site *a, const sbit__site *b);
+/* The lowest integer of its width, in a narrow range too. */
+SBIT__FN int32_t sbit__site_lowest(const sbit__site *site);
 /* True if the site can share its scale: an activation with one that nobody fixed. */
 SBIT__FN bool sbit__site_shares(const sbit__site *site);
 /* A tensor as the site's quantizer and observer take it; measured by sbit__site_observe. */
@@ -341,6 +344,9 @@ SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
 /* Makes a quantized graph float; list NULL: scales are not wanted. */
 SBIT__FN sbit_status sbit__dequantize(sbit_graph *graph, sbit__learned_list *list,
                                       sbit_error *error);
+/* Fixes a site's scales, if its grid can say the same. */
+SBIT__FN sbit_status sbit__learned_fix(sbit_quant *quant, sbit__site *site, const sbit__learned *l,
+                                       bool *fixed, sbit_error *error);
 /* Fixes the scales of the sites that the list names and whose grid can say the same. */
 SBIT__FN sbit_status sbit__learned_apply(sbit_quant *quant, const sbit__learned_list *list,
                                          sbit_error *error);

@@ -188,6 +188,12 @@ SBIT__FN bool sbit__site_same_grid(const sbit__site *a, const sbit__site *b)
            x->power_of_two == y->power_of_two;
 }
 
+SBIT__FN int32_t sbit__site_lowest(const sbit__site *site)
+{
+    const sbit_grid *grid = &site->settings.grid;
+    return grid->qmin < 0 && grid->qmin == -grid->qmax ? grid->qmin - 1 : grid->qmin;
+}
+
 SBIT__FN bool sbit__site_shares(const sbit__site *site)
 {
     return site->enabled && site->target == SBIT_TARGET_ACTIVATION && site->axis == -1 &&

@@ -81,6 +81,11 @@ static const cli_option cli_options[] = {
      "take what observers saw from a file that --save-stats wrote, instead of --data"},
     {"--save-stats", NULL, "FILE", CLI_TEXT, CLI_AT(save_stats), 0, 0, NULL,
      "write what observers saw: other bits and schemes then need no data"},
+    {"--encodings", NULL, "FILE", CLI_TEXT, CLI_AT(encodings), 0, 0, NULL,
+     "take scales from a TensorRT calibration table, AIMET encodings or an NNI calibration_config"},
+    {"--save-encodings", NULL, "KIND:FILE", CLI_TEXT, CLI_AT(save_encodings), 0, 0, NULL,
+     "write the scales as tensorrt, aimet or nni knows them: --save-encodings "
+     "tensorrt:calib.cache"},
     {"--out", "-o", "OUT", CLI_TEXT, CLI_AT(out), 0, 0, NULL, "where the result is written"},
     {"--force", NULL, NULL, CLI_FLAG, CLI_AT(force), 0, 0, NULL,
      "overwrite the model that is read, if -o names it"},

@@ -26,6 +26,7 @@ typedef struct cli_args {
     bool json, keep_bn, fix_defaults, shuffle, as_is, profile, force, help, mask_only, explain;
     bool flip, keep_zeros, simulate, strict, auto_exclude, mixed_precision;
     const char *stats, *save_stats; /* files of what observers saw */
+    const char *encodings, *save_encodings;
     const char *out, *config, *target, *data, *eval, *format, *isa, *output;
     const char *ratio, *macs, *bytes;
     const char *val, *optimizer, *schedule, *teacher, *resume, *log;

@@ -296,10 +296,31 @@ static sbit_status cli_describe(cli_job *job, sbit_error *error)
     return status;
 }
 
+static int cli_save_encodings(const cli_job *job)
+{
+    char kind[40];
+    sbit_error error;
+    const char *text = job->args->save_encodings;
+    const size_t size = strcspn(text, ":");
+    memset(&error, 0, sizeof error);
+    if (text[size] != ':' || size >= sizeof kind) {
+        return cli_fail_usage(job->args->command,
+                              "--save-encodings '%s': KIND:FILE is wanted, KIND tensorrt, aimet or "
+                              "nni",
+                              text);
+    }
+    snprintf(kind, sizeof kind, "%.*s", (int)size, text);
+    if (sbit_quant_save_encodings(job->quant, text + size + 1, kind, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "--save-encodings %s", text);
+    }
+    return CLI_OK;
+}
+
 static int cli_export(cli_job *job)
 {
     sbit_error error;
     memset(&error, 0, sizeof error);
+    CLI_TRY(job->args->save_encodings != NULL ? cli_save_encodings(job) : CLI_OK);
     if (sbit_quant_build(job->quant, NULL, &job->built, &error) != SBIT_OK) {
         return cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
     }
@@ -388,6 +409,14 @@ int cli_calibration_open(cli_job *job)
     }
     if (sbit_quant_create(job->model.graph, job->config, &job->quant, &error) != SBIT_OK) {
         return cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
+    }
+    if (args->encodings != NULL) {
+        int64_t taken = 0;
+        if (sbit_quant_load_encodings(job->quant, args->encodings, &taken, &error) != SBIT_OK) {
+            return cli_fail_library(&error, "--encodings %s", args->encodings);
+        }
+        cli_note("%s gives the scales of %lld of %lld tensors", args->encodings, (long long)taken,
+                 (long long)sbit_quant_site_count(job->quant));
     }
     if (!job->has_calib && args->stats == NULL && sbit_quant_needs_data(job->quant)) {
         return cli_fail_usage(args->command,
