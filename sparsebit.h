@@ -1098,6 +1098,10 @@ typedef struct sbit_site {
 SPARSEBIT_API size_t sbit_quant_site_count(const sbit_quant *quant);
 SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index, sbit_site *out);
 
+/* Why no tensor of a node of sbit_quant_graph (the root) has a quantizer: a constant text; "" if
+ * one has. Thread-safe. */
+SPARSEBIT_API const char *sbit_quant_reason(const sbit_quant *quant, sbit_node_id node);
+
 /* Wishes for one site beyond the configuration; {0}: none. */
 typedef struct sbit_site_change {
     int32_t enable;     /* 1: quantize although the configuration disables it; -1: leave float */
@@ -1123,6 +1127,16 @@ SPARSEBIT_API sbit_status sbit_quant_save_statistics(const sbit_quant *quant, co
                                                      sbit_error *error);
 SPARSEBIT_API sbit_status sbit_quant_load_statistics(sbit_quant *quant, const char *path,
                                                      sbit_error *error);
+
+/* Scales in the files of other tools: "tensorrt" (calibration table: activations), "aimet" (JSON
+ * encodings), "nni" (calibration_config). Errors: STATE before calc_qparams, NOT_FOUND, IO. */
+SPARSEBIT_API sbit_status sbit_quant_save_encodings(sbit_quant *quant, const char *path,
+                                                    const char *format, sbit_error *error);
+/* Reads any of them: sites that are named there and have the same width and symmetry keep these
+ * scales, as sbit_quant_set_site does; *taken: how many. calc_qparams comes behind it. Errors: IO,
+ * PARSE, LIMIT (JSON above 1 MiB). */
+SPARSEBIT_API sbit_status sbit_quant_load_encodings(sbit_quant *quant, const char *path,
+                                                    int64_t *taken, sbit_error *error);
 /* ---- end src/quant/quant_api.h ---- */
 
 /* ---- begin src/quant/proof_api.h ---- */
@@ -69690,7 +69704,9 @@ SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quan
  *   build.c       the graph with QuantizeLinear and DequantizeLinear
  *   formats.c     other ways to write it; format_*.c
  *   dequantize.c  floats and scales of models that are quantized already
+ *   encodings.c   scales in the files of other tools
  *   quant.c       the public functions
+ *   lint.c        why a node is quantized or not
  *   reestimate.c  statistics of BatchNormalization anew
  *   walk.c        a run of the model that stops between layers
  *   steps.c       the steps of a recipe; step_*.c: one each; layer.c: what they share
@@ -69898,6 +69914,8 @@ SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const
 /* How many ranges, scales and zero points a site has. */
 SBIT__FN int64_t sbit__site_parts(const sbit__site *site);
 SBIT__FN bool sbit__site_same_grid(const sbit__site *a, const sbit__site *b);
+/* The lowest integer of its width, in a narrow range too. */
+SBIT__FN int32_t sbit__site_lowest(const sbit__site *site);
 /* True if the site can share its scale: an activation with one that nobody fixed. */
 SBIT__FN bool sbit__site_shares(const sbit__site *site);
 /* A tensor as the site's quantizer and observer take it; measured by sbit__site_observe. */
@@ -70011,6 +70029,9 @@ SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
 /* Makes a quantized graph float; list NULL: scales are not wanted. */
 SBIT__FN sbit_status sbit__dequantize(sbit_graph *graph, sbit__learned_list *list,
                                       sbit_error *error);
+/* Fixes a site's scales, if its grid can say the same. */
+SBIT__FN sbit_status sbit__learned_fix(sbit_quant *quant, sbit__site *site, const sbit__learned *l,
+                                       bool *fixed, sbit_error *error);
 /* Fixes the scales of the sites that the list names and whose grid can say the same. */
 SBIT__FN sbit_status sbit__learned_apply(sbit_quant *quant, const sbit__learned_list *list,
                                          sbit_error *error);
@@ -71095,6 +71116,12 @@ SBIT__FN bool sbit__site_same_grid(const sbit__site *a, const sbit__site *b)
     const sbit_grid *x = &a->settings.grid, *y = &b->settings.grid;
     return x->qmin == y->qmin && x->qmax == y->qmax && x->symmetric == y->symmetric &&
            x->power_of_two == y->power_of_two;
+}
+
+SBIT__FN int32_t sbit__site_lowest(const sbit__site *site)
+{
+    const sbit_grid *grid = &site->settings.grid;
+    return grid->qmin < 0 && grid->qmin == -grid->qmax ? grid->qmin - 1 : grid->qmin;
 }
 
 SBIT__FN bool sbit__site_shares(const sbit__site *site)
@@ -75519,9 +75546,7 @@ static bool sbit__learned_fits(const sbit__learned *l, const sbit__site *site, i
     bool fits = l->target == site->target && sbit__streq(l->name, site->tensor) &&
                 l->bits == grid->bits && l->block == site->block &&
                 (l->count == 1 || (l->count == sbit__site_parts(site) && axis == site->axis));
-    *shift = (int32_t)(grid->qmin < 0 && grid->qmin == -grid->qmax
-                           ? grid->qmin - 1 - sbit__learned_low(l) /* narrow */
-                           : grid->qmin - sbit__learned_low(l));
+    *shift = (int32_t)(sbit__site_lowest(site) - sbit__learned_low(l));
     for (int64_t i = 0; fits && i < l->count; i++) {
         const int64_t zero = (int64_t)l->zero_point[i] + *shift;
         const int32_t middle = sbit__qparams_zero_point(0.0f, 1.0f, true, grid->qmin, grid->qmax);
@@ -75531,32 +75556,38 @@ static bool sbit__learned_fits(const sbit__learned *l, const sbit__site *site, i
     return fits;
 }
 
+SBIT__FN sbit_status sbit__learned_fix(sbit_quant *quant, sbit__site *site, const sbit__learned *l,
+                                       bool *fixed, sbit_error *error)
+{
+    const int64_t parts = sbit__site_parts(site); /* one scale serves all of them */
+    int32_t shift = 0;
+    *fixed = false;
+    if (!sbit__site_wanted(site) || !sbit__learned_fits(l, site, &shift)) {
+        return SBIT_OK;
+    }
+    float *scales = (float *)sbit__arena_array(&quant->arena, (size_t)parts + 1, sizeof *scales);
+    int32_t *zeros = (int32_t *)sbit__arena_array(&quant->arena, (size_t)parts + 1, sizeof *zeros);
+    if (scales == NULL || zeros == NULL) {
+        return sbit__fail_oom(error, (size_t)parts * sizeof *zeros);
+    }
+    for (int64_t k = 0; k < parts; k++) {
+        scales[k] = l->scale[l->count > 1 ? k : 0];
+        zeros[k] = l->zero_point[l->count > 1 ? k : 0] + shift;
+    }
+    site->learned = *fixed = true;
+    site->change.scale = scales;
+    site->change.zero_point = zeros;
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__learned_apply(sbit_quant *quant, const sbit__learned_list *list,
                                          sbit_error *error)
 {
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        for (const sbit__learned *l = list->first; l != NULL; l = l->next) {
-            int32_t shift = 0;
-            if (site->change.scale != NULL || !sbit__site_wanted(site) ||
-                !sbit__learned_fits(l, site, &shift)) {
-                continue;
-            }
-            const int64_t parts = sbit__site_parts(site); /* one scale serves all of them */
-            float *scales =
-                (float *)sbit__arena_array(&quant->arena, (size_t)parts + 1, sizeof *scales);
-            int32_t *zeros =
-                (int32_t *)sbit__arena_array(&quant->arena, (size_t)parts + 1, sizeof *zeros);
-            if (scales == NULL || zeros == NULL) {
-                return sbit__fail_oom(error, (size_t)parts * sizeof *zeros);
-            }
-            for (int64_t k = 0; k < parts; k++) {
-                scales[k] = l->scale[l->count > 1 ? k : 0];
-                zeros[k] = l->zero_point[l->count > 1 ? k : 0] + shift;
-            }
-            site->learned = true;
-            site->change.scale = scales;
-            site->change.zero_point = zeros;
+        bool fixed = site->change.scale != NULL;
+        for (const sbit__learned *l = list->first; l != NULL && !fixed; l = l->next) {
+            SBIT__TRY(sbit__learned_fix(quant, site, l, &fixed, error));
         }
     }
     return SBIT_OK;
@@ -75919,6 +75950,475 @@ SPARSEBIT_API sbit_status sbit_format_convert(const sbit_graph *graph, const cha
     return SBIT_OK;
 }
 /* ---- end src/quant/dequantize.c ---- */
+
+/* ---- begin src/quant/encodings.c ---- */
+/* encodings.c: scales in the files that other tools keep them in. >>encodings
+ *
+ *   tensorrt  calibration table: "tensor: 3c010a14", the bits of the float32 step of int8 with zero
+ *             point 0, largest size / 127; one scale a tensor, activations alone
+ *   aimet     JSON: activation_encodings, param_encodings: a list of {bitwidth, is_symmetric,
+ * scale, offset, min, max} a tensor; x = (q + offset) * scale, q from 0 on nni       JSON
+ * (calibration_config): {layer: {weight_bits, weight_scale, weight_zero_point, input_bits,
+ * tracked_min_input, tracked_max_input, and the same of output}} Read again, they fix the scales of
+ * the sites that they name and whose settings can say the same; a range (nni, and tensorrt on grids
+ * with a zero point) becomes the scale that such a range has.
+ */
+
+typedef struct sbit__encodings {
+    sbit_quant *quant;
+    sbit__writer *writer; /* saving */
+    sbit_status status;
+    sbit_error *error;
+    int64_t taken; /* loading: sites */
+} sbit__encodings;
+
+/* >>encodings save */
+static void sbit__encodings_put(const char *text, size_t size, void *user)
+{
+    sbit__encodings *e = (sbit__encodings *)user;
+    if (e->status == SBIT_OK) {
+        e->status = sbit__writer_put(e->writer, text, size, e->error);
+    }
+}
+
+/* Whose scales are known: of the root graph, for names are the file's. */
+static bool sbit__encodings_has(const sbit__site *site, uint32_t target)
+{
+    return site->enabled && site->body == 0 && site->target == target && site->scale != NULL;
+}
+
+static float sbit__encodings_end(const sbit__site *site, int64_t part, int32_t q)
+{
+    return (float)(q - site->zero_point[part]) * site->scale[part];
+}
+
+/* The step of int8 with zero point 0. */
+static float sbit__encodings_step(const sbit__site *site)
+{
+    const sbit_grid *grid = &site->settings.grid;
+    const float low = -sbit__encodings_end(site, 0, grid->qmin);
+    const float high = sbit__encodings_end(site, 0, grid->qmax);
+    return grid->symmetric && grid->bits == 8 ? site->scale[0] : (low > high ? low : high) / 127.0f;
+}
+
+static void sbit__encodings_save_table(sbit__encodings *e)
+{
+    static const char head[] = "TRT-8601-EntropyCalibration2\n";
+    sbit__encodings_put(head, sizeof head - 1, e);
+    for (size_t i = 0; i < e->quant->site_count; i++) {
+        const sbit__site *site = &e->quant->sites[i];
+        char text[16];
+        uint32_t bits;
+        if (!sbit__encodings_has(site, SBIT_TARGET_ACTIVATION) || sbit__site_parts(site) != 1) {
+            continue;
+        }
+        const float step = sbit__encodings_step(site);
+        memcpy(&bits, &step, sizeof bits);
+        snprintf(text, sizeof text, ": %08x\n", (unsigned)bits);
+        sbit__encodings_put(site->tensor, strlen(site->tensor), e);
+        sbit__encodings_put(text, strlen(text), e);
+    }
+}
+
+static void sbit__encodings_save_side(sbit__encodings *e, sbit_json *json, uint32_t target)
+{
+    for (size_t i = 0; i < e->quant->site_count; i++) {
+        const sbit__site *site = &e->quant->sites[i];
+        const sbit_grid *grid = &site->settings.grid;
+        if (!sbit__encodings_has(site, target)) {
+            continue;
+        }
+        sbit_json_open(json, site->tensor, '[');
+        for (int64_t c = 0; c < sbit__site_parts(site); c++) {
+            sbit_json_open(json, NULL, '{');
+            sbit_json_int(json, "bitwidth", grid->bits);
+            sbit_json_text(json, "dtype", "int");
+            sbit_json_text(json, "is_symmetric", grid->symmetric ? "True" : "False");
+            sbit_json_number(json, "max", (double)sbit__encodings_end(site, c, grid->qmax));
+            sbit_json_number(json, "min", (double)sbit__encodings_end(site, c, grid->qmin));
+            sbit_json_int(json, "offset", sbit__site_lowest(site) - site->zero_point[c]);
+            sbit_json_number(json, "scale", (double)site->scale[c]);
+            sbit_json_close(json, '}');
+        }
+        sbit_json_close(json, ']');
+    }
+}
+
+static void sbit__encodings_save_json(sbit__encodings *e)
+{
+    sbit_json json;
+    memset(&json, 0, sizeof json);
+    json.put_fn = sbit__encodings_put;
+    json.user = e;
+    sbit_json_open(&json, NULL, '{');
+    sbit_json_open(&json, "activation_encodings", '{');
+    sbit__encodings_save_side(e, &json, SBIT_TARGET_ACTIVATION);
+    sbit_json_close(&json, '}');
+    sbit_json_open(&json, "param_encodings", '{');
+    sbit__encodings_save_side(e, &json, SBIT_TARGET_WEIGHT);
+    sbit_json_close(&json, '}');
+    sbit_json_text(&json, "version", "0.6.1");
+    sbit_json_close(&json, '}');
+}
+
+static void sbit__encodings_save_range(sbit_json *json, const sbit__site *site, const char *what)
+{
+    char key[40];
+    if (site == NULL || site->scale == NULL || sbit__site_parts(site) != 1) {
+        return;
+    }
+    snprintf(key, sizeof key, "%s_bits", what);
+    sbit_json_int(json, key, site->settings.grid.bits);
+    const sbit_grid *grid = &site->settings.grid; /* symmetric: the range whose scale this is */
+    const double wide = 0.5 * ((double)grid->qmax - (double)grid->qmin) * (double)site->scale[0];
+    const double low = (double)sbit__encodings_end(site, 0, grid->qmin);
+    const double high = (double)sbit__encodings_end(site, 0, grid->qmax);
+    snprintf(key, sizeof key, "tracked_min_%s", what);
+    sbit_json_number(json, key, grid->symmetric ? -wide : low);
+    snprintf(key, sizeof key, "tracked_max_%s", what);
+    sbit_json_number(json, key, grid->symmetric ? wide : high);
+}
+
+static void sbit__encodings_save_layer(sbit__encodings *e, sbit_json *json, const sbit__site *site)
+{
+    const sbit_node_id node = site->uses != NULL ? site->uses->node : site->layer;
+    const sbit_node *info = sbit_graph_node(site->graph, node);
+    const sbit_value_id out = info->output_count > 0 ? info->outputs[0] : site->value;
+    sbit_json_open(json, site->layer_name, '{');
+    sbit_json_int(json, "weight_bits", site->settings.grid.bits);
+    sbit_json_open(json, "weight_scale", '[');
+    for (int64_t c = 0; c < sbit__site_parts(site); c++) {
+        sbit_json_number(json, NULL, (double)site->scale[c]);
+    }
+    sbit_json_close(json, ']');
+    sbit_json_open(json, "weight_zero_point", '[');
+    for (int64_t c = 0; c < sbit__site_parts(site); c++) {
+        sbit_json_int(json, NULL, site->zero_point[c]);
+    }
+    sbit_json_close(json, ']');
+    sbit__encodings_save_range(json, sbit__quant_input_site(e->quant, site->graph, node, 0),
+                               "input");
+    const sbit__site *y = sbit__site_on(e->quant, site->graph, out, SBIT_TARGET_ACTIVATION);
+    sbit__encodings_save_range(json, y != NULL && y->enabled ? y : NULL, "output");
+    sbit_json_close(json, '}');
+}
+
+static void sbit__encodings_save_layers(sbit__encodings *e)
+{
+    sbit_json json;
+    const char *last = "";
+    memset(&json, 0, sizeof json);
+    json.put_fn = sbit__encodings_put;
+    json.user = e;
+    sbit_json_open(&json, NULL, '{');
+    for (size_t i = 0; i < e->quant->site_count; i++) {
+        const sbit__site *site = &e->quant->sites[i];
+        if (sbit__encodings_has(site, SBIT_TARGET_WEIGHT) && !sbit__streq(last, site->layer_name)) {
+            sbit__encodings_save_layer(e, &json, site);
+            last = site->layer_name; /* the second weight of an LSTM has no place */
+        }
+    }
+    sbit_json_close(&json, '}');
+}
+
+/* >>encodings load */
+
+/* Fixes a site's scales: [count], one for all or one for each part; zero points from 0 on. */
+static void sbit__encodings_fix(sbit__encodings *e, sbit__site *site, int64_t bits, int64_t count,
+                                const float *scale, const int32_t *zero)
+{
+    sbit__learned l;
+    memset(&l, 0, sizeof l);
+    l.name = site->tensor;
+    l.target = site->target;
+    l.dtype = bits > 8 ? SBIT_U16 : SBIT_U8;
+    l.bits = (int32_t)bits;
+    l.axis = count > 1 ? site->axis : -1;
+    l.block = site->block;
+    l.count = count;
+    l.scale = scale;
+    l.zero_point = zero;
+    bool fixed = false;
+    if (e->status == SBIT_OK) {
+        e->status = sbit__learned_fix(e->quant, site, &l, &fixed, e->error);
+    }
+    if (fixed) {
+        site->learned = false; /* a wish like any other: settings may change around it */
+        e->taken++;
+    }
+}
+
+static void sbit__encodings_fix_range(sbit__encodings *e, sbit__site *site, int64_t bits,
+                                      double min, double max)
+{
+    const sbit_grid *grid = &site->settings.grid;
+    float scale = 0.0f;
+    int32_t zero = 0;
+    if (e->status == SBIT_OK) {
+        e->status =
+            sbit_grid_scale(grid, site->tensor, (float)min, (float)max, &scale, &zero, e->error);
+    }
+    zero -= sbit__site_lowest(site);
+    sbit__encodings_fix(e, site, bits, 1, &scale, &zero);
+}
+
+static void sbit__encodings_load_line(sbit__encodings *e, const char *name, size_t size,
+                                      uint32_t bits)
+{
+    float step;
+    memcpy(&step, &bits, sizeof step);
+    for (size_t i = 0; i < e->quant->site_count; i++) {
+        sbit__site *site = &e->quant->sites[i];
+        const sbit_grid *grid = &site->settings.grid;
+        const int32_t middle = sbit__qparams_zero_point(0.0f, 1.0f, true, grid->qmin, grid->qmax) -
+                               sbit__site_lowest(site);
+        if (site->target != SBIT_TARGET_ACTIVATION || site->body != 0 ||
+            strlen(site->tensor) != size || memcmp(site->tensor, name, size) != 0) {
+            continue;
+        }
+        if (grid->symmetric) {
+            sbit__encodings_fix(e, site, 8, 1, &step, &middle);
+        } else {
+            const double most = 127.0 * (double)step;
+            sbit__encodings_fix_range(e, site, 8, -most, most);
+        }
+    }
+}
+
+/* Lines "name: 8 hexadecimal digits"; names may hold ": ". */
+static void sbit__encodings_load_table(sbit__encodings *e, const char *text, size_t size)
+{
+    for (size_t at = 0; at < size;) {
+        const char *line = text + at;
+        size_t length = 0;
+        uint32_t bits = 0;
+        bool hex = true;
+        while (at + length < size && line[length] != '\n') {
+            length++;
+        }
+        at += length + 1;
+        length -= length > 0 && line[length - 1] == '\r' ? 1 : 0;
+        for (size_t i = length > 10 ? length - 8 : length; i < length; i++) {
+            static const char digits[] = "0123456789abcdef";
+            const char c = (char)(line[i] >= 'A' && line[i] <= 'F' ? line[i] + 32 : line[i]);
+            const char *digit = c != '\0' ? strchr(digits, c) : NULL;
+            hex = hex && digit != NULL;
+            bits = bits << 4 | (digit != NULL ? (uint32_t)(digit - digits) : 0u);
+        }
+        if (length > 10 && hex && line[length - 9] == ' ' && line[length - 10] == ':') {
+            sbit__encodings_load_line(e, line, length - 10, bits);
+        }
+    }
+}
+
+static const sbit_yaml *sbit__encodings_find(const sbit_yaml *map, const char *key)
+{
+    for (size_t i = 0; map != NULL && map->kind == SBIT_YAML_MAP && i < map->count; i++) {
+        if (sbit__streq(map->items[i].key, key)) {
+            return &map->items[i];
+        }
+    }
+    return NULL;
+}
+
+static double sbit__encodings_number(const sbit_yaml *value, double otherwise)
+{
+    double number = otherwise;
+    const bool ok =
+        value != NULL && value->kind == SBIT_YAML_SCALAR && sbit__parse_f64(value->text, &number);
+    return ok ? number : otherwise;
+}
+
+/* Item i of a list of numbers, or the number itself. */
+static double sbit__encodings_item(const sbit_yaml *value, size_t i, double otherwise)
+{
+    const bool list = value != NULL && value->kind == SBIT_YAML_LIST;
+    return sbit__encodings_number(list ? (i < value->count ? &value->items[i] : NULL) : value,
+                                  otherwise);
+}
+
+/* Scales and zero points (from 0 on) of one tensor: item(i) of `count` gives them. */
+typedef void (*sbit__encodings_item_fn)(const sbit_yaml *value, const sbit__site *site, size_t i,
+                                        double *scale, double *zero);
+
+static void sbit__encodings_load_items(sbit__encodings *e, sbit__site *site, const sbit_yaml *value,
+                                       size_t count, int64_t bits, sbit__encodings_item_fn item)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(e->quant->ctx);
+    const size_t bytes = count * (sizeof(float) + sizeof(int32_t));
+    if (count == 0 || e->status != SBIT_OK) {
+        return;
+    }
+    float *scales = (float *)sbit__alloc(a, bytes);
+    if (scales == NULL) {
+        e->status = sbit__fail_oom(e->error, bytes);
+        return;
+    }
+    int32_t *zeros = (int32_t *)(void *)(scales + count);
+    for (size_t i = 0; i < count; i++) {
+        double scale = 0.0, zero = 0.0;
+        item(value, site, i, &scale, &zero);
+        scales[i] = (float)scale;
+        zeros[i] = zero >= 0.0 && zero <= 65535.0 ? (int32_t)zero : -1; /* fits nowhere */
+    }
+    sbit__encodings_fix(e, site, bits, (int64_t)count, scales, zeros);
+    sbit__free(a, scales, bytes);
+}
+
+static void sbit__encodings_item_json(const sbit_yaml *value, const sbit__site *site, size_t i,
+                                      double *scale, double *zero)
+{
+    (void)site;
+    *scale = sbit__encodings_number(sbit__encodings_find(&value->items[i], "scale"), 0.0);
+    *zero = -sbit__encodings_number(sbit__encodings_find(&value->items[i], "offset"), 1.0);
+}
+
+static void sbit__encodings_item_layer(const sbit_yaml *value, const sbit__site *site, size_t i,
+                                       double *scale, double *zero)
+{
+    *scale = sbit__encodings_item(sbit__encodings_find(value, "weight_scale"), i, 0.0);
+    *zero = sbit__encodings_item(sbit__encodings_find(value, "weight_zero_point"), i, 0.0) -
+            (double)sbit__site_lowest(site);
+}
+
+static void sbit__encodings_load_json(sbit__encodings *e, const sbit_yaml *root)
+{
+    for (size_t i = 0; i < e->quant->site_count; i++) {
+        sbit__site *site = &e->quant->sites[i];
+        const bool weight = site->target == SBIT_TARGET_WEIGHT;
+        const sbit_yaml *list = sbit__encodings_find(
+            sbit__encodings_find(root, weight ? "param_encodings" : "activation_encodings"),
+            site->tensor);
+        if (site->body == 0 && list != NULL && list->kind == SBIT_YAML_LIST && list->count > 0) {
+            const sbit_yaml *bits = sbit__encodings_find(&list->items[0], "bitwidth");
+            sbit__encodings_load_items(e, site, list, list->count,
+                                       (int64_t)sbit__encodings_number(bits, 8.0),
+                                       sbit__encodings_item_json);
+        }
+    }
+}
+
+static void sbit__encodings_load_range(sbit__encodings *e, sbit__site *site, const sbit_yaml *layer,
+                                       const char *what)
+{
+    char bits[40], min[40], max[40];
+    snprintf(bits, sizeof bits, "%s_bits", what);
+    snprintf(min, sizeof min, "tracked_min_%s", what);
+    snprintf(max, sizeof max, "tracked_max_%s", what);
+    const sbit_yaml *low = sbit__encodings_find(layer, min),
+                    *high = sbit__encodings_find(layer, max);
+    if (site != NULL && low != NULL && high != NULL) {
+        sbit__encodings_fix_range(
+            e, site, (int64_t)sbit__encodings_number(sbit__encodings_find(layer, bits), 8.0),
+            sbit__encodings_number(low, 0.0), sbit__encodings_number(high, 0.0));
+    }
+}
+
+static void sbit__encodings_load_layers(sbit__encodings *e, const sbit_yaml *root)
+{
+    for (size_t i = 0; i < e->quant->site_count; i++) {
+        sbit__site *site = &e->quant->sites[i];
+        const sbit_yaml *layer = sbit__encodings_find(root, site->layer_name);
+        if (layer == NULL || site->body != 0 || site->target != SBIT_TARGET_WEIGHT ||
+            site->uses == NULL) {
+            continue;
+        }
+        const sbit_node *node = sbit_graph_node(site->graph, site->uses->node);
+        const sbit_yaml *scales = sbit__encodings_find(layer, "weight_scale");
+        const size_t count = scales == NULL                   ? 0
+                             : scales->kind == SBIT_YAML_LIST ? scales->count
+                                                              : 1;
+        const double bits = sbit__encodings_number(sbit__encodings_find(layer, "weight_bits"), 8.0);
+        sbit__encodings_load_items(e, site, layer, count, (int64_t)bits,
+                                   sbit__encodings_item_layer);
+        sbit__encodings_load_range(e, sbit__quant_input_site(e->quant, site->graph, node->id, 0),
+                                   layer, "input");
+        sbit__encodings_load_range(
+            e,
+            node->output_count > 0
+                ? sbit__site_on(e->quant, site->graph, node->outputs[0], SBIT_TARGET_ACTIVATION)
+                : NULL,
+            layer, "output");
+    }
+}
+
+static void sbit__encodings_load(sbit__encodings *e, const char *text, size_t size)
+{
+    sbit_yaml_doc *doc = NULL;
+    if (size > 4 && memcmp(text, "TRT-", 4) == 0) {
+        sbit__encodings_load_table(e, text, size);
+        return;
+    }
+    e->status = sbit_yaml_parse(e->quant->ctx, text, size, &doc, e->error);
+    if (e->status == SBIT_OK) {
+        const sbit_yaml *root = sbit_yaml_root(doc);
+        if (sbit__encodings_find(root, "activation_encodings") != NULL ||
+            sbit__encodings_find(root, "param_encodings") != NULL) {
+            sbit__encodings_load_json(e, root);
+        } else {
+            sbit__encodings_load_layers(e, root);
+        }
+        sbit_yaml_destroy(doc);
+    }
+}
+
+/* >>encodings public */
+typedef struct sbit__encodings_row {
+    const char *name;
+    void (*save)(sbit__encodings *e);
+} sbit__encodings_row;
+
+static const sbit__encodings_row sbit__encodings_rows[] = {
+    {"tensorrt", sbit__encodings_save_table},
+    {"aimet", sbit__encodings_save_json},
+    {"nni", sbit__encodings_save_layers},
+};
+
+SPARSEBIT_API sbit_status sbit_quant_save_encodings(sbit_quant *quant, const char *path,
+                                                    const char *format, sbit_error *error)
+{
+    const sbit__encodings_row *row = NULL;
+    sbit__encodings e;
+    sbit__writer writer;
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__encodings_rows); i++) {
+        row = sbit__streq(sbit__encodings_rows[i].name, format) ? &sbit__encodings_rows[i] : row;
+    }
+    if (row == NULL) {
+        return sbit__fail(error, SBIT_ERR_NOT_FOUND, format,
+                          "unknown encodings '%s'; known: tensorrt, aimet, nni", format);
+    }
+    if (!quant->calibrated) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL, "call sbit_quant_calc_qparams first");
+    }
+    memset(&e, 0, sizeof e);
+    SBIT__TRY(sbit__writer_open(sbit_ctx_allocator(quant->ctx), path, &writer, error));
+    e.quant = quant;
+    e.writer = &writer;
+    e.error = error;
+    row->save(&e);
+    if (e.status != SBIT_OK) {
+        sbit__writer_abort(&writer);
+        return e.status;
+    }
+    return sbit__writer_commit(&writer, error);
+}
+
+SPARSEBIT_API sbit_status sbit_quant_load_encodings(sbit_quant *quant, const char *path,
+                                                    int64_t *taken, sbit_error *error)
+{
+    sbit__encodings e;
+    sbit__file file;
+    memset(&e, 0, sizeof e);
+    SBIT__TRY(sbit__file_open(sbit_ctx_allocator(quant->ctx), path, &file, error));
+    e.quant = quant;
+    e.error = error;
+    sbit__encodings_load(&e, (const char *)file.data, file.size);
+    sbit__file_close(&file);
+    *taken = e.taken;
+    quant->calibrated = quant->calibrated && e.taken == 0;
+    return e.status;
+}
+/* ---- end src/quant/encodings.c ---- */
 
 /* ---- begin src/quant/quant.c ---- */
 /* quant.c: the public steps of post-training quantization. >>quant
@@ -76481,6 +76981,112 @@ SPARSEBIT_API sbit_status sbit_quantize(const sbit_graph *graph, const sbit_qcon
     return status;
 }
 /* ---- end src/quant/quant.c ---- */
+
+/* ---- begin src/quant/lint.c ---- */
+/* lint.c: why a node is quantized or not. >>lint
+ *
+ * Called by: users (sparsebit lint). Calls: sites, flow, the profile's row.
+ */
+
+/* The first site that concerns a node, an enabled one before others; NULL: none. */
+static const sbit__site *sbit__lint_site(const sbit_quant *quant, sbit_node_id id)
+{
+    const sbit_node *node = sbit_graph_node(quant->graph, id);
+    const sbit__site *found = NULL;
+    for (size_t i = 0; i < quant->site_count; i++) {
+        const sbit__site *site = &quant->sites[i];
+        const sbit_value_info *value = site->body == 0 ? sbit__site_value(site) : NULL;
+        bool concerns = value != NULL && value->producer.idx == id.idx && site->all_uses;
+        for (size_t k = 0; value != NULL && site->all_uses && k < node->input_count; k++) {
+            concerns = concerns || node->inputs[k].idx == value->id.idx;
+        }
+        for (const sbit__site_use *use = site->uses; value != NULL && use != NULL;
+             use = use->next) {
+            concerns = concerns || use->node.idx == id.idx;
+        }
+        found = concerns && (found == NULL || (site->enabled && !found->enabled)) ? site : found;
+    }
+    return found;
+}
+
+static bool sbit__lint_skipped(const sbit_quant *quant, sbit_node_id id)
+{
+    const sbit_option *skip = sbit_options_find(&quant->config->tree.top, "SKIP_TRACE_MODULES");
+    for (size_t i = 0; i < skip->list_count; i++) {
+        if (sbit_layer_matches(quant->graph, id, skip->list[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What its inputs are: 1 some carry data, 2 some are constants, 4 some must stay exact. */
+static uint32_t sbit__lint_inputs(const sbit_quant *quant, const sbit_node *node)
+{
+    const sbit__site_graph *facts = sbit__site_graph_of(quant, quant->graph);
+    uint32_t found = 0;
+    for (size_t k = 0; k < node->input_count; k++) {
+        const sbit_value_id id = node->inputs[k];
+        if (id.idx != 0) {
+            const bool constant = sbit_graph_value(quant->graph, id)->is_constant;
+            found |= facts->data[id.idx] ? 1u : 0u;
+            found |= constant ? 2u : 0u;
+            found |= facts->exact[id.idx] ? 4u : 0u;
+        }
+    }
+    if (node->output_count > 0 && node->outputs[0].idx != 0) {
+        found |= facts->exact[node->outputs[0].idx] ? 4u : 0u;
+    }
+    return found;
+}
+
+SPARSEBIT_API const char *sbit_quant_reason(const sbit_quant *quant, sbit_node_id id)
+{
+    const sbit_node *node = sbit_graph_node(quant->graph, id);
+    const sbit_op_row *row = sbit_operator_find(quant->ctx, node->domain, node->op_type,
+                                                sbit_graph_opset(quant->graph, node->domain));
+    const sbit_op_quant *q = row != NULL ? row->quant : NULL;
+    const sbit__site *site = sbit__lint_site(quant, id);
+    const char *const *listed = quant->profile->inputs;
+    const uint32_t inputs = sbit__lint_inputs(quant, node);
+    const int64_t least = sbit_options_int(&quant->config->tree.top, "EXPORT.SMALLEST_WEIGHT");
+    if (site != NULL) {
+        return site->enabled ? "" : site->reason;
+    }
+    if ((inputs & 1u) == 0) {
+        return "follows from shapes and constants";
+    }
+    if ((inputs & 4u) != 0) {
+        return "attention scores with a mask, or inside of a function written in pieces: exact";
+    }
+    if (sbit__lint_skipped(quant, id)) {
+        return "named in SKIP_TRACE_MODULES";
+    }
+    if (sbit__word_listed(quant->profile->clamps, node->op_type)) {
+        return "a clamp: goes with the operator before it";
+    }
+    if (q == NULL) {
+        return "no target has quantizers at this operator";
+    }
+    if ((q->flags & SBIT_QUANT_KEEP_FLOAT) != 0) {
+        return "targets compute it in float between quantizers";
+    }
+    if (listed != NULL && !sbit__word_listed(listed, node->op_type)) {
+        return "the target does not list this operator";
+    }
+    if ((q->flags & SBIT_QUANT_TENSOR_ONLY) != 0 && (inputs & 2u) != 0) {
+        return "one operand is a constant: it continues what is before it";
+    }
+    if (least > 0 && q->weight >= 0) {
+        return "its weight has fewer elements than EXPORT.SMALLEST_WEIGHT";
+    }
+    if ((q->flags & SBIT_QUANT_PASS_SCALE) != 0) {
+        return "passes values on: needs no quantizer";
+    }
+    return (q->flags & SBIT_QUANT_INPUTS) == 0 ? "nothing quantized is around it"
+                                               : "its tensors are no floats that carry data";
+}
+/* ---- end src/quant/lint.c ---- */
 
 /* ---- begin src/quant/reestimate.c ---- */
 /* reestimate.c: running statistics of BatchNormalization from data, without training. >>reestimate

@@ -397,3 +397,48 @@ TEST(a_calibration_table_of_tensorrt)
     sbit_quant_destroy(quant);
     build_end(&f.b);
 }
+
+/* ---- why nodes are not quantized */
+
+TEST(reasons_of_nodes_that_stay_float)
+{
+    build b;
+    sbit_qconfig *config = NULL;
+    sbit_quant *quant = NULL;
+    sbit_value_id in[3];
+    build_begin(&b, 17);
+    in[0] = build_input(&b, "x", SBIT_F32, "N,8");
+    in[1] = build_weights(&b, "scale", "8", 1);
+    in[2] = build_weights(&b, "shift", "8", 2);
+    sbit_value_id y = build_binary(&b, "MatMul", "first", in[0], build_weights(&b, "w1", "8,8", 3));
+    in[0] = build_unary(&b, "Relu", "relu", y);
+    y = build_node(&b, "LayerNormalization", "norm", in, 3, NULL, 0);
+    y = build_unary(&b, "Erf", "erf", y);
+    y = build_binary(&b, "MatMul", "skipped", y, build_weights(&b, "w2", "8,8", 4));
+    build_output(&b, build_binary(&b, "MatMul", "last", y, build_weights(&b, "w3", "8,2", 5)));
+    if (build_do(&b, sbit_qconfig_create(b.ctx, "tensorrt", &config, &b.error), "config") &&
+        build_do(&b, sbit_qconfig_set(config, "SKIP_TRACE_MODULES", "[skipped]", &b.error),
+                 "set") &&
+        build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant")) {
+        static const char *const names[][2] = {{"first", ""},
+                                               {"relu", "a clamp"},
+                                               {"norm", "in float between quantizers"},
+                                               {"erf", "no target"},
+                                               {"skipped", "SKIP_TRACE_MODULES"},
+                                               {"last", ""}};
+        const sbit_graph *graph = sbit_quant_graph(quant);
+        size_t at = 0;
+        for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;
+             id = sbit_graph_next(graph, id)) {
+            CHECK_STR(sbit_graph_node(graph, id)->name, names[at][0]);
+            const char *reason = sbit_quant_reason(quant, id);
+            CHECK((reason[0] == '\0') == (names[at][1][0] == '\0'));
+            CHECK_CONTAINS(reason, names[at][1]);
+            at++;
+        }
+        CHECK_EQ_I64(at, 6);
+    }
+    sbit_quant_destroy(quant);
+    sbit_qconfig_destroy(config);
+    build_end(&b);
+}

@@ -159,6 +159,12 @@ static const cli_command cli_commands[] = {
      "sparsebit bench model.onnx --profile --threads 2\n"
      "sparsebit bench int8.onnx --explain",
      cli_bench},
+    {"lint", "MODEL", "what a target would quantize and fuse, and why not", "--target --input --shape --threads --json", "",
+     "Shows for each node of the simplified model whether the target quantizes it, what it runs as\n"
+     "in this executor (integer, float, as a part of another node), and the reason where it stays\n"
+     "float. 'sparsebit help TARGET' shows what a target wants.",
+     "sparsebit lint model.onnx --target tensorrt\nsparsebit lint model.onnx --target mcu --json",
+     cli_lint},
     {"graph", "MODEL", "draw the graph as text", "--format", "",
      "Prints the graph in the language of Mermaid or Graphviz.",
      "sparsebit graph model.onnx >model.mmd\n"

@@ -122,6 +122,10 @@ typedef struct sbit_site {
 SPARSEBIT_API size_t sbit_quant_site_count(const sbit_quant *quant);
 SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index, sbit_site *out);
 
+/* Why no tensor of a node of sbit_quant_graph (the root) has a quantizer: a constant text; "" if
+ * one has. Thread-safe. */
+SPARSEBIT_API const char *sbit_quant_reason(const sbit_quant *quant, sbit_node_id node);
+
 /* Wishes for one site beyond the configuration; {0}: none. */
 typedef struct sbit_site_change {
     int32_t enable;     /* 1: quantize although the configuration disables it; -1: leave float */

@@ -15,6 +15,7 @@
  *   dequantize.c  floats and scales of models that are quantized already
  *   encodings.c   scales in the files of other tools
  *   quant.c       the public functions
+ *   lint.c        why a node is quantized or not
  *   reestimate.c  statistics of BatchNormalization anew
  *   walk.c        a run of the model that stops between layers
  *   steps.c       the steps of a recipe; step_*.c: one each; layer.c: what they share

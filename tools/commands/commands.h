@@ -18,6 +18,7 @@ int cli_train(const cli_args *args);
 int cli_compare(const cli_args *args);
 int cli_analyze(const cli_args *args);
 int cli_validate(const cli_args *args);
+int cli_lint(const cli_args *args);
 int cli_bench(const cli_args *args);
 int cli_graph(const cli_args *args);
 int cli_operators(const cli_args *args);

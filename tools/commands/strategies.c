@@ -112,10 +112,58 @@ int cli_strategies(const cli_args *args)
     return CLI_OK;
 }
 
+static void cli_profile_list(const char *what, const char *const *words, const char *otherwise)
+{
+    printf("  %-12s ", what);
+    for (size_t i = 0; words != NULL && words[i] != NULL; i++) {
+        printf("%s%s", i > 0 ? ", " : "", words[i]);
+    }
+    printf("%s\n", words == NULL ? otherwise : "");
+}
+
+/* What a target wants, from its row. */
+static void cli_profile_help(const sbit_profile_row *row)
+{
+    static const struct {
+        uint32_t flag;
+        const char *set, *clear;
+    } facts[] = {
+        {SBIT_PROFILE_OUTPUTS, "inputs and outputs of operators are quantized",
+         "inputs of operators are quantized"},
+        {SBIT_PROFILE_RESIDUAL_INPUTS, "of a sum, all inputs but that of one layer", NULL},
+        {SBIT_PROFILE_SYMMETRIC_ONLY, "no zero points", "zero points"},
+        {SBIT_PROFILE_SIGNED_AFFINE, "int8 activations", NULL},
+        {SBIT_PROFILE_WEIGHT_AFFINE, "weights may have zero points", "weights are symmetric"},
+        {SBIT_PROFILE_INT32_BIAS, "int32 biases", "float biases"},
+        {SBIT_PROFILE_RECURRENT_WEIGHTS, "int8 weights of LSTM, GRU, RNN",
+         "LSTM, GRU and RNN stay float"},
+    };
+    printf("\nTarget\n");
+    for (size_t i = 0; i < CLI_COUNT_OF(facts); i++) {
+        const char *text = (row->flags & facts[i].flag) != 0 ? facts[i].set : facts[i].clear;
+        if (text != NULL) {
+            printf("  %s\n", text);
+        }
+    }
+    printf("  2 to %d bits\n", row->max_bits > 0 ? row->max_bits : 16);
+    cli_profile_list("operators", row->inputs, "all that have integer forms");
+    cli_profile_list("sums", row->sums, "none");
+    cli_profile_list("clamps", row->clamps, "none");
+    for (size_t i = 0; i < row->chain_count; i++) {
+        char text[60];
+        snprintf(text, sizeof text, "%.40s +", row->chains[i].before);
+        cli_profile_list(text, row->chains[i].behind, "");
+    }
+}
+
 static void cli_strategy_help(const cli_kind_of_row *kind, const sbit_head *head)
 {
     printf("%s '%s' (%s)\n\n%s\n", kind->name, head->name, kind->place,
            head->doc != NULL ? head->doc : "");
+    if (strcmp(kind->name, "profile") == 0) {
+        cli_profile_help((const sbit_profile_row *)(const void *)head);
+        return;
+    }
     if (head->key_count == 0) {
         printf("\nIt has no keys.\n");
         return;
