@@ -377,6 +377,33 @@ TEST(single_operators)
     }
 }
 
+/* Windows side by side; overlapping ones stay float, and it is told why. */
+TEST(transposed_convolutions)
+{
+    EACH_DTYPE(dtype)
+    {
+        for (int64_t stride = 1; stride <= 3; stride++) {
+            const int64_t side[2] = {stride, stride}, two[2] = {2, 2};
+            build b;
+            build_begin(&b, 17);
+            sbit_value_id in[3];
+            const sbit_attr attr = build_ints("strides", stride < 3 ? two : side, 2);
+            in[0] = pair(&b, build_input(&b, "x", SBIT_F32, "2,7,3,5"), 0.02f, dtype, 120);
+            in[1] = weight(&b, stride == 2 ? "7,6,2,2" : "7,6,3,3", 1, 0.004f);
+            in[2] = bias(&b, 6, 0.001f);
+            sbit_value_id x = build_node(&b, "ConvTranspose", "up", in, 3, &attr, 1);
+            x = build_unary(&b, "Relu", "r", x);
+            if (stride > 1) {
+                check_graph(&b, x, 0.02f, dtype, 90, "QConv", 2);
+            } else {
+                build_output(&b, quantize(&b, x, 0.02f, dtype, 0));
+            }
+            CHECK_EQ_I64(count_nodes(&b, NULL, "ConvTranspose"), stride > 1 ? 0 : 1);
+            build_end(&b);
+        }
+    }
+}
+
 static sbit_value_id padded(build *b, sbit_value_id x, float value)
 {
     static const int64_t pads[8] = {0, 0, 1, 0, 0, 0, 2, 1};

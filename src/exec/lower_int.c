@@ -4,6 +4,7 @@
  *   DQ(x), DQ(weight) [, DQ(bias)] -> Conv, Gemm, MatMul [-> Mul by a number, or Add a constant
  *       vector, behind MatMul] [-> Relu, Clip] -> Q      QConv, QGemm, QMatMul
  *       without the Q                                    the same with a float result
+ *   the same with ConvTranspose, windows side by side    QConv and DepthToSpace
  *   DQ, DQ -> Add, Sub, Mul [-> Relu, Clip] -> Q         QAdd, QSub, QMul
  *   DQ ... -> Concat -> Q                                QConcat
  *   DQ -> AveragePool, GlobalAveragePool, ReduceMean over positions, Softmax -> Q      Q...
@@ -438,17 +439,13 @@ static void sbit__int_take_pad(const sbit__lowering *lower, const sbit_node *nod
     product->x.x = pad->inputs[0];
 }
 
-static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node *node,
-                                          const sbit__int_product *product,
-                                          const sbit__int_tail *tail, sbit_error *error)
+/* The nodes that a product does the work of. */
+static void sbit__int_product_nodes(const sbit__lowering *lower, const sbit_node *node,
+                                    const sbit__int_product *product, const sbit__int_tail *tail,
+                                    sbit__int_build *build)
 {
-    sbit__int_build *build = sbit__int_begin(lower);
-    if (!sbit__int_attrs(build, node)) {
-        return SBIT_OK;
-    }
     sbit__int_node(build, node->id);
     if (product->pad.idx != 0) {
-        sbit__int_set_pads(build, product->pads, product->pad_count);
         sbit__int_node(build, product->pad);
     }
     for (size_t i = 0; i < tail->count; i++) {
@@ -460,9 +457,15 @@ static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node
             sbit__int_node(build, maker->id);
         }
     }
+}
+
+static sbit_status sbit__int_product_inputs(sbit__lowering *lower, sbit__int_build *build,
+                                            const sbit__int_product *product,
+                                            const sbit__int_tail *tail, sbit_error *error)
+{
+    const bool gemm = strcmp(product->op_type, "QGemm") == 0;
     SBIT__TRY(sbit__int_put(lower, build, true, &product->x, error));
     SBIT__TRY(sbit__int_put(lower, build, true, &product->w, error));
-    const bool gemm = strcmp(product->op_type, "QGemm") == 0;
     if (gemm) {
         build->inputs[build->input_count++] = product->bias;
     }
@@ -481,6 +484,22 @@ static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node
     if (tail->factor != 1.0f) {
         build->attrs[build->attr_count++] = sbit__attr_float("alpha", tail->factor);
     }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node *node,
+                                          const sbit__int_product *product,
+                                          const sbit__int_tail *tail, sbit_error *error)
+{
+    sbit__int_build *build = sbit__int_begin(lower);
+    if (!sbit__int_attrs(build, node)) {
+        return SBIT_OK;
+    }
+    if (product->pad.idx != 0) {
+        sbit__int_set_pads(build, product->pads, product->pad_count);
+    }
+    sbit__int_product_nodes(lower, node, product, tail, build);
+    SBIT__TRY(sbit__int_product_inputs(lower, build, product, tail, error));
     return sbit__int_replace(lower, build, NULL, product->op_type, &tail->output, 1, error);
 }
 
@@ -596,6 +615,133 @@ static sbit_status sbit__int_product_entry(sbit__lowering *lower, const sbit_nod
 static sbit_status sbit__int_conv(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     return sbit__int_product_entry(lower, node, "QConv", 0, error);
+}
+
+/* >>ConvTranspose whose windows lie side by side: a Conv of 1 x 1 makes all pixels of a window, and
+ * DepthToSpace puts them in their places */
+
+/* The side of the windows; 0: they overlap, or leave gaps. */
+static int64_t sbit__int_side(const sbit__lowering *lower, const sbit_node *node)
+{
+    static const char *const zeros[] = {"pads", "output_padding"};
+    const sbit_type *w = sbit__lower_type(lower, node->inputs[1]);
+    const sbit_attr *strides = sbit_node_attr(node, "strides");
+    const sbit_attr *dilations = sbit_node_attr(node, "dilations");
+    const sbit_attr *padding = sbit_node_attr(node, "auto_pad");
+    bool fits = w->rank == 4 && sbit__dim_known(w->dims[2]) && strides != NULL &&
+                strides->count == 2 && sbit_node_int(node, "group", 1) == 1 &&
+                sbit_node_attr(node, "output_shape") == NULL &&
+                (padding == NULL || strcmp(sbit_node_string(node, "auto_pad", ""), "NOTSET") == 0);
+    for (int32_t i = 0; fits && i < 2; i++) {
+        const sbit_attr *attr = sbit_node_attr(node, zeros[i]);
+        fits = sbit__dim_known(w->dims[i + 2]) && w->dims[i + 2].value == strides->ints[i] &&
+               strides->ints[i] == strides->ints[0] &&
+               (dilations == NULL || ((size_t)i < dilations->count && dilations->ints[i] == 1));
+        for (size_t k = 0; attr != NULL && k < attr->count; k++) {
+            fits = fits && attr->ints[k] == 0;
+        }
+    }
+    return fits ? w->dims[2].value : 0;
+}
+
+/* A constant with one element for each output channel, `times` times; one element stays as it is.
+ * order: W [in, out, side, side] becomes [side, side, out, in] instead. */
+static sbit_status sbit__int_spread(sbit__lowering *lower, sbit_value_id *id, int64_t times,
+                                    bool order, sbit_error *error)
+{
+    const sbit_tensor *from = sbit__lower_constant(lower, *id);
+    const int64_t count = from != NULL ? sbit_tensor_count(from) : 1;
+    if (count == 1 && !order) {
+        return SBIT_OK;
+    }
+    sbit_tensor to = *from;
+    const size_t each = (size_t)sbit_dtype_bits((int32_t)from->dtype) / 8;
+    const size_t bytes = (size_t)(order ? count : count * times) * each;
+    char *data = (char *)sbit__alloc(&lower->ctx->allocator, bytes);
+    if (data == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    to.data = data;
+    if (order) {
+        const int64_t in = from->dims[0], out = from->dims[1];
+        for (int64_t i = 0; i < count; i++) { /* i = (c * out + o) * times + t */
+            const int64_t c = i / times / out, o = i / times % out, t = i % times;
+            data[(t * out + o) * in + c] = ((const char *)from->data)[i];
+        }
+        to.dims[0] = times * out;
+        to.dims[1] = in;
+        to.dims[2] = to.dims[3] = 1;
+    } else {
+        for (int64_t t = 0; t < times; t++) {
+            memcpy(data + (size_t)(t * count) * each, from->data, (size_t)count * each);
+        }
+        to.rank = 1;
+        to.dims[0] = count * times;
+    }
+    const sbit_status status = sbit_graph_add_constant(lower->graph, "pixels", &to, id, error);
+    sbit__free(&lower->ctx->allocator, data, bytes);
+    return status;
+}
+
+static sbit_status sbit__int_conv_transpose(sbit__lowering *lower, const sbit_node *node,
+                                            sbit_error *error)
+{
+    sbit__int_product product;
+    sbit__int_tail tail;
+    memset(&product, 0, sizeof product);
+    product.op_type = "QConv";
+    product.axis = 1;
+    if (node->input_count < 2 || node->output_count != 1 ||
+        !sbit__int_dq(lower, node->inputs[0], &product.x)) {
+        return SBIT_OK;
+    }
+    const int64_t side = sbit__int_side(lower, node);
+    if (side == 0 || !sbit__int_weight(lower, node->inputs[1], &product)) {
+        return sbit__lower_reason(lower, node->id,
+                                  "float: integer ConvTranspose has one group, a constant weight "
+                                  "of 8 bits and windows side by side",
+                                  error);
+    }
+    if (sbit__lower_in(node, 2).idx != 0) {
+        SBIT__TRY(sbit__int_bias(lower, &product, node->inputs[2], &product.bias, error));
+        if (product.bias.idx == 0) {
+            return SBIT_OK;
+        }
+    }
+    if (product.largest / (side * side) > INT32_MAX) {
+        return sbit__lower_reason(lower, node->id, "float: its sums may not fit in int32", error);
+    }
+    sbit__int_tail_init(&tail, node->outputs[0]);
+    (void)sbit__int_follow(lower, &tail);
+    SBIT__TRY(sbit__int_spread(lower, &product.w.x, side * side, true, error));
+    SBIT__TRY(sbit__int_spread(lower, &product.w.scale, side * side, false, error));
+    SBIT__TRY(sbit__int_spread(lower, &product.w.zero, side * side, false, error));
+    SBIT__TRY(sbit__int_spread(lower, &product.bias, side * side, false, error));
+    sbit_type type = *sbit__lower_type(lower, product.x.x);
+    type.dtype = tail.q.node != NULL ? tail.q.dtype : SBIT_F32;
+    type.dims[1] = sbit__dim(product.columns * side * side);
+    sbit_value_id pixels;
+    SBIT__TRY(sbit_graph_add_value(lower->graph, "pixels", &type, &pixels, error));
+    sbit__int_build *build = sbit__int_begin(lower);
+    SBIT__TRY(sbit__int_product_inputs(lower, build, &product, &tail, error));
+    sbit__lower_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "QConv";
+    desc.inputs = build->inputs;
+    desc.input_count = build->input_count;
+    desc.outputs = &pixels;
+    desc.output_count = 1;
+    desc.attrs = build->attrs;
+    desc.attr_count = build->attr_count;
+    desc.nodes = &node->id;
+    desc.node_count = 1;
+    desc.at = node->id;
+    SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
+    build = sbit__int_begin(lower);
+    sbit__int_product_nodes(lower, node, &product, &tail, build);
+    build->inputs[build->input_count++] = pixels;
+    build->attrs[build->attr_count++] = sbit__attr_int("blocksize", side);
+    return sbit__int_replace(lower, build, "", "DepthToSpace", &tail.output, 1, error);
 }
 
 static sbit_status sbit__int_gemm(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
@@ -1258,6 +1404,7 @@ static sbit_status sbit__int_why(sbit__lowering *lower, const sbit_node *node, s
 
 static const sbit__lower_entry sbit__lower_int_table[] = {
     {"Conv", sbit__int_conv},
+    {"ConvTranspose", sbit__int_conv_transpose},
     {"Gemm", sbit__int_gemm},
     {"MatMul", sbit__int_matmul},
     {"Add", sbit__int_binary},
