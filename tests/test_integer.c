@@ -183,7 +183,8 @@ TEST(depthwise_gives_the_same_bits_on_every_set)
 static void elements_on(const sbit__q8_kernels *kernels, const char *isa)
 {
     for (int64_t n = 0; n < 150; n++) {
-        uint8_t *a = (uint8_t *)random_bytes(256), *b = (uint8_t *)random_bytes(256);
+        const int64_t rows = n % 4, stride = n + n % 3;
+        uint8_t *a = (uint8_t *)random_bytes(768), *b = (uint8_t *)random_bytes(256);
         uint8_t got[256], want[256];
         float sums_got[256], sums_want[256];
         sbit__q8_pair pair;
@@ -215,8 +216,8 @@ static void elements_on(const sbit__q8_kernels *kernels, const char *isa)
         for (int i = 0; i < 256; i++) {
             sums_got[i] = sums_want[i] = sbit_rng_uniform(&rng) * 100.0f;
         }
-        kernels->q8_accumulate(n, a, pair.zero_a, pair.scale_a, sums_got);
-        sbit__q8_accumulate__ref(n, a, pair.zero_a, pair.scale_a, sums_want);
+        kernels->q8_accumulate(n, rows, stride, a, pair.zero_a, pair.scale_a, sums_got);
+        sbit__q8_accumulate__ref(n, rows, stride, a, pair.zero_a, pair.scale_a, sums_want);
         check_same(sums_got, sums_want, sizeof sums_got, "q8_accumulate", isa, n, 0);
         free(a), free(b);
     }

@@ -80,8 +80,10 @@ typedef struct sbit__q8_pair {
     X(void, q8_max, (int64_t n, const uint8_t *x, uint8_t *y)) /* y = max(x, y) */                 \
     X(void, q8_lookup,                                                                             \
       (int64_t n, const uint8_t *table, const uint8_t *x, uint8_t *y)) /* of 256 */                \
-    /* sums += (x - zero) * scale */                                                               \
-    X(void, q8_accumulate, (int64_t n, const uint8_t *x, int32_t zero, float scale, float *sums))
+    /* sums += (x - zero) * scale, row after row */                                                \
+    X(void, q8_accumulate,                                                                         \
+      (int64_t n, int64_t rows, int64_t stride, const uint8_t *x, int32_t zero, float scale,       \
+       float *sums))
 
 /* The kernels of an instruction set. */
 typedef struct sbit__q8_kernels {

@@ -117,10 +117,12 @@ SBIT__FN void sbit__q8_lookup__ref(int64_t n, const uint8_t *table, const uint8_
     }
 }
 
-SBIT__FN void sbit__q8_accumulate__ref(int64_t n, const uint8_t *x, int32_t zero, float scale,
-                                       float *sums)
+SBIT__FN void sbit__q8_accumulate__ref(int64_t n, int64_t rows, int64_t stride, const uint8_t *x,
+                                       int32_t zero, float scale, float *sums)
 {
-    for (int64_t i = 0; i < n; i++) {
-        sums[i] += sbit__q8_times((float)(x[i] - zero), scale);
+    for (int64_t row = 0; row < rows; row++) {
+        for (int64_t i = 0; i < n; i++) {
+            sums[i] += sbit__q8_times((float)(x[row * stride + i] - zero), scale);
+        }
     }
 }

@@ -86,13 +86,13 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind != SBIT__Q8_I32 && tile->columns == tile->width) {
+    if (tile->store.kind != SBIT__Q8_I32) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const int64_t c = j * lanes;
+            const int64_t c = j * lanes, left = tile->columns - c;
             const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
             SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
             if (tile->shift != NULL) {
@@ -113,12 +113,12 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
                     f = SBIT__V(add_f32)(f, shift);
                 }
                 if (tile->store.kind == SBIT__Q8_F32) {
-                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, lanes, f);
+                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, left, f);
                     continue;
                 }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + c, lanes, SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, left, SBIT__V(add_i32)(q, zero));
             }
         }
         return;
@@ -329,14 +329,18 @@ SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, c
     }
 }
 
-SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
-                                                  float scale, float *sums)
+SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, int64_t rows, int64_t stride,
+                                                  const uint8_t *x, int32_t zero, float scale,
+                                                  float *sums)
 {
     const SBIT__V(vi) zeros = SBIT__V(set_i32)(zero);
     const SBIT__V(vf) scales = SBIT__V(set_f32)(scale);
     for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
-        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(x + i, n - i, zeros, scales);
-        SBIT__V(store_f32)
-        (sums + i, n - i, SBIT__V(add_f32)(SBIT__V(load_f32)(sums + i, n - i), v));
+        SBIT__V(vf) sum = SBIT__V(load_f32)(sums + i, n - i);
+        for (int64_t row = 0; row < rows; row++) {
+            sum = SBIT__V(add_f32)(
+                sum, SBIT__V(q8_dequantize)(x + row * stride + i, n - i, zeros, scales));
+        }
+        SBIT__V(store_f32)(sums + i, n - i, sum);
     }
 }

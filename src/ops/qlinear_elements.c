@@ -87,6 +87,24 @@ static const uint8_t *sbit__q_run_of(const uint8_t *x, int64_t stride, int64_t n
     return part;
 }
 
+/* Offsets of row `row` from those of the one before it, whose index along the last axis but the
+ * inner one is `index`. */
+static void sbit__q_next_row(const sbit__loop *loop, int64_t row, int64_t *index, int64_t *offsets)
+{
+    const int32_t axis = loop->rank - 2;
+    if (axis < 0 || row == loop->outer) {
+        return;
+    }
+    if (++*index == loop->dims[axis]) {
+        *index = 0;
+        sbit__loop_row(loop, row, offsets);
+        return;
+    }
+    for (int32_t k = 0; k < loop->operands; k++) {
+        offsets[k] += loop->strides[k][axis];
+    }
+}
+
 static void sbit__q_binary_rows(void *user, int64_t begin, int64_t end, int32_t worker)
 {
     const sbit__q_binary_task *task = (const sbit__q_binary_task *)user;
@@ -94,12 +112,13 @@ static void sbit__q_binary_rows(void *user, int64_t begin, int64_t end, int32_t 
     const int64_t chunks = (loop->inner + task->chunk - 1) / task->chunk;
     uint8_t part_a[SBIT__Q_CHUNK], part_b[SBIT__Q_CHUNK];
     (void)worker;
+    const int64_t sa = loop->strides[1][loop->rank - 1], sb = loop->strides[2][loop->rank - 1];
+    int64_t offsets[SBIT__LOOP_OPERANDS], chunk = begin % chunks, row = begin / chunks;
+    int64_t index = loop->rank > 1 ? row % loop->dims[loop->rank - 2] : 0;
+    sbit__loop_row(loop, row, offsets);
     for (int64_t i = begin; i < end; i++) {
-        int64_t offsets[SBIT__LOOP_OPERANDS];
-        const int64_t first = i % chunks * task->chunk, left = loop->inner - first;
+        const int64_t first = chunk * task->chunk, left = loop->inner - first;
         const int64_t n = left < task->chunk ? left : task->chunk;
-        const int64_t sa = loop->strides[1][loop->rank - 1], sb = loop->strides[2][loop->rank - 1];
-        sbit__loop_row(loop, i / chunks, offsets);
         uint8_t *y = task->y + offsets[0] + first;
         const uint8_t *a =
             sbit__q_run_of(task->a + offsets[1] + first * sa, sa, n, task->flip_a, part_a);
@@ -108,6 +127,10 @@ static void sbit__q_binary_rows(void *user, int64_t begin, int64_t end, int32_t 
         task->kernels->q8_binary(&task->pair, n, a, b, y);
         if (task->flip_y != 0) {
             sbit__q_flip(n, y, task->flip_y, y);
+        }
+        if (++chunk == chunks) {
+            chunk = 0;
+            sbit__q_next_row(loop, ++row, &index, offsets);
         }
     }
 }
@@ -688,10 +711,9 @@ static void sbit__q_pool_at(const sbit__q_pool_task *task, int64_t index, float 
             const int64_t y = at[1] * w->stride[1] - w->pad_begin[1] + h * w->dilation[1];
             const int64_t x = at[2] * w->stride[2] - w->pad_begin[2];
             const int64_t row = ((n * pool->in[0] + z) * pool->in[1] + y) * pool->in[2] + x;
-            for (int64_t k = begin[2]; k < end[2]; k++) {
-                task->q8->q8_accumulate(c, task->x + (row + k * w->dilation[2]) * c,
-                                        task->from.zero, task->from.scale, sums);
-            }
+            task->q8->q8_accumulate(c, end[2] - begin[2], w->dilation[2] * c,
+                                    task->x + (row + begin[2] * w->dilation[2]) * c,
+                                    task->from.zero, task->from.scale, sums);
         }
     }
     if (count > 0.0f) {

@@ -239,6 +239,13 @@ static void sbit__q_shuffle_range(void *user, int64_t begin, int64_t end, int32_
     for (int64_t p = begin; p < end; p++) {
         const uint8_t *x = task->x + p * task->channels;
         uint8_t *y = task->y + p * task->channels;
+        if (task->groups == 2) {
+            for (int64_t j = 0; j < each; j++) {
+                y[2 * j] = x[j];
+                y[2 * j + 1] = x[each + j];
+            }
+            continue;
+        }
         for (int64_t i = 0; i < task->groups; i++) {
             for (int64_t j = 0; j < each; j++) {
                 y[j * task->groups + i] = x[i * each + j];
