@@ -208,6 +208,11 @@ static void elements_on(const sbit__q8_kernels *kernels, const char *isa)
         check_same(got, want, sizeof got, "q8_max", isa, n, 0);
         memset(got, 1, sizeof got);
         memset(want, 1, sizeof want);
+        kernels->q8_interleave(n / 2, a, b, got);
+        sbit__q8_interleave__ref(n / 2, a, b, want);
+        check_same(got, want, sizeof got, "q8_interleave", isa, n, 0);
+        memset(got, 1, sizeof got);
+        memset(want, 1, sizeof want);
         uint8_t *table = (uint8_t *)random_bytes(256);
         kernels->q8_lookup(n, table, a, got);
         sbit__q8_lookup__ref(n, table, a, want);

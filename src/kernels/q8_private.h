@@ -78,6 +78,8 @@ typedef struct sbit__q8_pair {
     X(void, q8_binary,                                                                             \
       (const sbit__q8_pair *pair, int64_t n, const uint8_t *a, const uint8_t *b, uint8_t *y))      \
     X(void, q8_max, (int64_t n, const uint8_t *x, uint8_t *y)) /* y = max(x, y) */                 \
+    /* y[2 i] = a[i], y[2 i + 1] = b[i] */                                                         \
+    X(void, q8_interleave, (int64_t n, const uint8_t *a, const uint8_t *b, uint8_t *y))            \
     X(void, q8_lookup,                                                                             \
       (int64_t n, const uint8_t *table, const uint8_t *x, uint8_t *y)) /* of 256 */                \
     /* sums += (x - zero) * scale, row after row */                                                \

@@ -110,6 +110,14 @@ SBIT__FN void sbit__q8_max__ref(int64_t n, const uint8_t *x, uint8_t *y)
     }
 }
 
+SBIT__FN void sbit__q8_interleave__ref(int64_t n, const uint8_t *a, const uint8_t *b, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[2 * i] = a[i];
+        y[2 * i + 1] = b[i];
+    }
+}
+
 SBIT__FN void sbit__q8_lookup__ref(int64_t n, const uint8_t *table, const uint8_t *x, uint8_t *y)
 {
     for (int64_t i = 0; i < n; i++) {

@@ -315,6 +315,21 @@ SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t 
     }
 }
 
+/* 16 at a time: joining works within 16 bytes. */
+SBIT__V_TARGET static void SBIT__V(q8_interleave)(int64_t n, const uint8_t *a, const uint8_t *b,
+                                                  uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 16) {
+        const int64_t left = n - i < 16 ? n - i : 16;
+        const SBIT__V(vb) even = SBIT__V(load_bytes)(a + i, n - i);
+        const SBIT__V(vb) odd = SBIT__V(load_bytes)(b + i, n - i);
+        SBIT__V(store_bytes)(y + 2 * i, left < 8 ? 2 * left : 16, SBIT__V(low8)(even, odd));
+        if (left > 8) {
+            SBIT__V(store_bytes)(y + 2 * i + 16, 2 * left - 16, SBIT__V(high8)(even, odd));
+        }
+    }
+}
+
 SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
                                               uint8_t *y)
 {

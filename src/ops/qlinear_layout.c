@@ -240,10 +240,7 @@ static void sbit__q_shuffle_range(void *user, int64_t begin, int64_t end, int32_
         const uint8_t *x = task->x + p * task->channels;
         uint8_t *y = task->y + p * task->channels;
         if (task->groups == 2) {
-            for (int64_t j = 0; j < each; j++) {
-                y[2 * j] = x[j];
-                y[2 * j + 1] = x[each + j];
-            }
+            task->q8->q8_interleave(each, x, x + each, y);
             continue;
         }
         for (int64_t i = 0; i < task->groups; i++) {
@@ -290,6 +287,7 @@ static sbit_status sbit__q_shuffle_run(const sbit_op_call *call, sbit_error *err
     }
     task.channels = plan->channels;
     task.groups = plan->groups;
+    task.q8 = sbit__q8_of(call->ctx);
     task.x = (const uint8_t *)x->data;
     task.y = (uint8_t *)call->out[0]->data;
     if (sbit_tensor_count(x) > 0) {
