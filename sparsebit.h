@@ -14973,10 +14973,14 @@ typedef struct sbit__q8_pair {
     X(void, q8_binary,                                                                             \
       (const sbit__q8_pair *pair, int64_t n, const uint8_t *a, const uint8_t *b, uint8_t *y))      \
     X(void, q8_max, (int64_t n, const uint8_t *x, uint8_t *y)) /* y = max(x, y) */                 \
+    /* y[2 i] = a[i], y[2 i + 1] = b[i] */                                                         \
+    X(void, q8_interleave, (int64_t n, const uint8_t *a, const uint8_t *b, uint8_t *y))            \
     X(void, q8_lookup,                                                                             \
       (int64_t n, const uint8_t *table, const uint8_t *x, uint8_t *y)) /* of 256 */                \
-    /* sums += (x - zero) * scale */                                                               \
-    X(void, q8_accumulate, (int64_t n, const uint8_t *x, int32_t zero, float scale, float *sums))
+    /* sums += (x - zero) * scale, row after row */                                                \
+    X(void, q8_accumulate,                                                                         \
+      (int64_t n, int64_t rows, int64_t stride, const uint8_t *x, int32_t zero, float scale,       \
+       float *sums))
 
 /* The kernels of an instruction set. */
 typedef struct sbit__q8_kernels {
@@ -15156,6 +15160,14 @@ SBIT__FN void sbit__q8_max__ref(int64_t n, const uint8_t *x, uint8_t *y)
     }
 }
 
+SBIT__FN void sbit__q8_interleave__ref(int64_t n, const uint8_t *a, const uint8_t *b, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[2 * i] = a[i];
+        y[2 * i + 1] = b[i];
+    }
+}
+
 SBIT__FN void sbit__q8_lookup__ref(int64_t n, const uint8_t *table, const uint8_t *x, uint8_t *y)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -15163,11 +15175,13 @@ SBIT__FN void sbit__q8_lookup__ref(int64_t n, const uint8_t *table, const uint8_
     }
 }
 
-SBIT__FN void sbit__q8_accumulate__ref(int64_t n, const uint8_t *x, int32_t zero, float scale,
-                                       float *sums)
+SBIT__FN void sbit__q8_accumulate__ref(int64_t n, int64_t rows, int64_t stride, const uint8_t *x,
+                                       int32_t zero, float scale, float *sums)
 {
-    for (int64_t i = 0; i < n; i++) {
-        sums[i] += sbit__q8_times((float)(x[i] - zero), scale);
+    for (int64_t row = 0; row < rows; row++) {
+        for (int64_t i = 0; i < n; i++) {
+            sums[i] += sbit__q8_times((float)(x[row * stride + i] - zero), scale);
+        }
     }
 }
 /* ---- end src/kernels/q8_reference.c ---- */
@@ -15509,13 +15523,13 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind != SBIT__Q8_I32 && tile->columns == tile->width) {
+    if (tile->store.kind != SBIT__Q8_I32) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const int64_t c = j * lanes;
+            const int64_t c = j * lanes, left = tile->columns - c;
             const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
             SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
             if (tile->shift != NULL) {
@@ -15536,12 +15550,12 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
                     f = SBIT__V(add_f32)(f, shift);
                 }
                 if (tile->store.kind == SBIT__Q8_F32) {
-                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, lanes, f);
+                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, left, f);
                     continue;
                 }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + c, lanes, SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, left, SBIT__V(add_i32)(q, zero));
             }
         }
         return;
@@ -15738,6 +15752,21 @@ SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t 
     }
 }
 
+/* 16 at a time: joining works within 16 bytes. */
+SBIT__V_TARGET static void SBIT__V(q8_interleave)(int64_t n, const uint8_t *a, const uint8_t *b,
+                                                  uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 16) {
+        const int64_t left = n - i < 16 ? n - i : 16;
+        const SBIT__V(vb) even = SBIT__V(load_bytes)(a + i, n - i);
+        const SBIT__V(vb) odd = SBIT__V(load_bytes)(b + i, n - i);
+        SBIT__V(store_bytes)(y + 2 * i, left < 8 ? 2 * left : 16, SBIT__V(low8)(even, odd));
+        if (left > 8) {
+            SBIT__V(store_bytes)(y + 2 * i + 16, 2 * left - 16, SBIT__V(high8)(even, odd));
+        }
+    }
+}
+
 SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
                                               uint8_t *y)
 {
@@ -15752,15 +15781,19 @@ SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, c
     }
 }
 
-SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
-                                                  float scale, float *sums)
+SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, int64_t rows, int64_t stride,
+                                                  const uint8_t *x, int32_t zero, float scale,
+                                                  float *sums)
 {
     const SBIT__V(vi) zeros = SBIT__V(set_i32)(zero);
     const SBIT__V(vf) scales = SBIT__V(set_f32)(scale);
     for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
-        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(x + i, n - i, zeros, scales);
-        SBIT__V(store_f32)
-        (sums + i, n - i, SBIT__V(add_f32)(SBIT__V(load_f32)(sums + i, n - i), v));
+        SBIT__V(vf) sum = SBIT__V(load_f32)(sums + i, n - i);
+        for (int64_t row = 0; row < rows; row++) {
+            sum = SBIT__V(add_f32)(
+                sum, SBIT__V(q8_dequantize)(x + row * stride + i, n - i, zeros, scales));
+        }
+        SBIT__V(store_f32)(sums + i, n - i, sum);
     }
 }
 /* ---- end src/kernels/vec_q8.h ---- */
@@ -16100,13 +16133,13 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind != SBIT__Q8_I32 && tile->columns == tile->width) {
+    if (tile->store.kind != SBIT__Q8_I32) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const int64_t c = j * lanes;
+            const int64_t c = j * lanes, left = tile->columns - c;
             const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
             SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
             if (tile->shift != NULL) {
@@ -16127,12 +16160,12 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
                     f = SBIT__V(add_f32)(f, shift);
                 }
                 if (tile->store.kind == SBIT__Q8_F32) {
-                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, lanes, f);
+                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, left, f);
                     continue;
                 }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + c, lanes, SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, left, SBIT__V(add_i32)(q, zero));
             }
         }
         return;
@@ -16329,6 +16362,21 @@ SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t 
     }
 }
 
+/* 16 at a time: joining works within 16 bytes. */
+SBIT__V_TARGET static void SBIT__V(q8_interleave)(int64_t n, const uint8_t *a, const uint8_t *b,
+                                                  uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 16) {
+        const int64_t left = n - i < 16 ? n - i : 16;
+        const SBIT__V(vb) even = SBIT__V(load_bytes)(a + i, n - i);
+        const SBIT__V(vb) odd = SBIT__V(load_bytes)(b + i, n - i);
+        SBIT__V(store_bytes)(y + 2 * i, left < 8 ? 2 * left : 16, SBIT__V(low8)(even, odd));
+        if (left > 8) {
+            SBIT__V(store_bytes)(y + 2 * i + 16, 2 * left - 16, SBIT__V(high8)(even, odd));
+        }
+    }
+}
+
 SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
                                               uint8_t *y)
 {
@@ -16343,15 +16391,19 @@ SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, c
     }
 }
 
-SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
-                                                  float scale, float *sums)
+SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, int64_t rows, int64_t stride,
+                                                  const uint8_t *x, int32_t zero, float scale,
+                                                  float *sums)
 {
     const SBIT__V(vi) zeros = SBIT__V(set_i32)(zero);
     const SBIT__V(vf) scales = SBIT__V(set_f32)(scale);
     for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
-        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(x + i, n - i, zeros, scales);
-        SBIT__V(store_f32)
-        (sums + i, n - i, SBIT__V(add_f32)(SBIT__V(load_f32)(sums + i, n - i), v));
+        SBIT__V(vf) sum = SBIT__V(load_f32)(sums + i, n - i);
+        for (int64_t row = 0; row < rows; row++) {
+            sum = SBIT__V(add_f32)(
+                sum, SBIT__V(q8_dequantize)(x + row * stride + i, n - i, zeros, scales));
+        }
+        SBIT__V(store_f32)(sums + i, n - i, sum);
     }
 }
 /* ---- end src/kernels/vec_q8.h ---- */
@@ -16692,13 +16744,13 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind != SBIT__Q8_I32 && tile->columns == tile->width) {
+    if (tile->store.kind != SBIT__Q8_I32) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const int64_t c = j * lanes;
+            const int64_t c = j * lanes, left = tile->columns - c;
             const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
             SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
             if (tile->shift != NULL) {
@@ -16719,12 +16771,12 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
                     f = SBIT__V(add_f32)(f, shift);
                 }
                 if (tile->store.kind == SBIT__Q8_F32) {
-                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, lanes, f);
+                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, left, f);
                     continue;
                 }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + c, lanes, SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, left, SBIT__V(add_i32)(q, zero));
             }
         }
         return;
@@ -16921,6 +16973,21 @@ SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t 
     }
 }
 
+/* 16 at a time: joining works within 16 bytes. */
+SBIT__V_TARGET static void SBIT__V(q8_interleave)(int64_t n, const uint8_t *a, const uint8_t *b,
+                                                  uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 16) {
+        const int64_t left = n - i < 16 ? n - i : 16;
+        const SBIT__V(vb) even = SBIT__V(load_bytes)(a + i, n - i);
+        const SBIT__V(vb) odd = SBIT__V(load_bytes)(b + i, n - i);
+        SBIT__V(store_bytes)(y + 2 * i, left < 8 ? 2 * left : 16, SBIT__V(low8)(even, odd));
+        if (left > 8) {
+            SBIT__V(store_bytes)(y + 2 * i + 16, 2 * left - 16, SBIT__V(high8)(even, odd));
+        }
+    }
+}
+
 SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
                                               uint8_t *y)
 {
@@ -16935,15 +17002,19 @@ SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, c
     }
 }
 
-SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
-                                                  float scale, float *sums)
+SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, int64_t rows, int64_t stride,
+                                                  const uint8_t *x, int32_t zero, float scale,
+                                                  float *sums)
 {
     const SBIT__V(vi) zeros = SBIT__V(set_i32)(zero);
     const SBIT__V(vf) scales = SBIT__V(set_f32)(scale);
     for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
-        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(x + i, n - i, zeros, scales);
-        SBIT__V(store_f32)
-        (sums + i, n - i, SBIT__V(add_f32)(SBIT__V(load_f32)(sums + i, n - i), v));
+        SBIT__V(vf) sum = SBIT__V(load_f32)(sums + i, n - i);
+        for (int64_t row = 0; row < rows; row++) {
+            sum = SBIT__V(add_f32)(
+                sum, SBIT__V(q8_dequantize)(x + row * stride + i, n - i, zeros, scales));
+        }
+        SBIT__V(store_f32)(sums + i, n - i, sum);
     }
 }
 /* ---- end src/kernels/vec_q8.h ---- */
@@ -17282,13 +17353,13 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind != SBIT__Q8_I32 && tile->columns == tile->width) {
+    if (tile->store.kind != SBIT__Q8_I32) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const int64_t c = j * lanes;
+            const int64_t c = j * lanes, left = tile->columns - c;
             const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
             SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
             if (tile->shift != NULL) {
@@ -17309,12 +17380,12 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
                     f = SBIT__V(add_f32)(f, shift);
                 }
                 if (tile->store.kind == SBIT__Q8_F32) {
-                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, lanes, f);
+                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, left, f);
                     continue;
                 }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + c, lanes, SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, left, SBIT__V(add_i32)(q, zero));
             }
         }
         return;
@@ -17511,6 +17582,21 @@ SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t 
     }
 }
 
+/* 16 at a time: joining works within 16 bytes. */
+SBIT__V_TARGET static void SBIT__V(q8_interleave)(int64_t n, const uint8_t *a, const uint8_t *b,
+                                                  uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 16) {
+        const int64_t left = n - i < 16 ? n - i : 16;
+        const SBIT__V(vb) even = SBIT__V(load_bytes)(a + i, n - i);
+        const SBIT__V(vb) odd = SBIT__V(load_bytes)(b + i, n - i);
+        SBIT__V(store_bytes)(y + 2 * i, left < 8 ? 2 * left : 16, SBIT__V(low8)(even, odd));
+        if (left > 8) {
+            SBIT__V(store_bytes)(y + 2 * i + 16, 2 * left - 16, SBIT__V(high8)(even, odd));
+        }
+    }
+}
+
 SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
                                               uint8_t *y)
 {
@@ -17525,15 +17611,19 @@ SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, c
     }
 }
 
-SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
-                                                  float scale, float *sums)
+SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, int64_t rows, int64_t stride,
+                                                  const uint8_t *x, int32_t zero, float scale,
+                                                  float *sums)
 {
     const SBIT__V(vi) zeros = SBIT__V(set_i32)(zero);
     const SBIT__V(vf) scales = SBIT__V(set_f32)(scale);
     for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
-        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(x + i, n - i, zeros, scales);
-        SBIT__V(store_f32)
-        (sums + i, n - i, SBIT__V(add_f32)(SBIT__V(load_f32)(sums + i, n - i), v));
+        SBIT__V(vf) sum = SBIT__V(load_f32)(sums + i, n - i);
+        for (int64_t row = 0; row < rows; row++) {
+            sum = SBIT__V(add_f32)(
+                sum, SBIT__V(q8_dequantize)(x + row * stride + i, n - i, zeros, scales));
+        }
+        SBIT__V(store_f32)(sums + i, n - i, sum);
     }
 }
 /* ---- end src/kernels/vec_q8.h ---- */
@@ -17871,13 +17961,13 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind != SBIT__Q8_I32 && tile->columns == tile->width) {
+    if (tile->store.kind != SBIT__Q8_I32) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const int64_t c = j * lanes;
+            const int64_t c = j * lanes, left = tile->columns - c;
             const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
             SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
             if (tile->shift != NULL) {
@@ -17898,12 +17988,12 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
                     f = SBIT__V(add_f32)(f, shift);
                 }
                 if (tile->store.kind == SBIT__Q8_F32) {
-                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, lanes, f);
+                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, left, f);
                     continue;
                 }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + c, lanes, SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, left, SBIT__V(add_i32)(q, zero));
             }
         }
         return;
@@ -18100,6 +18190,21 @@ SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t 
     }
 }
 
+/* 16 at a time: joining works within 16 bytes. */
+SBIT__V_TARGET static void SBIT__V(q8_interleave)(int64_t n, const uint8_t *a, const uint8_t *b,
+                                                  uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 16) {
+        const int64_t left = n - i < 16 ? n - i : 16;
+        const SBIT__V(vb) even = SBIT__V(load_bytes)(a + i, n - i);
+        const SBIT__V(vb) odd = SBIT__V(load_bytes)(b + i, n - i);
+        SBIT__V(store_bytes)(y + 2 * i, left < 8 ? 2 * left : 16, SBIT__V(low8)(even, odd));
+        if (left > 8) {
+            SBIT__V(store_bytes)(y + 2 * i + 16, 2 * left - 16, SBIT__V(high8)(even, odd));
+        }
+    }
+}
+
 SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
                                               uint8_t *y)
 {
@@ -18114,15 +18219,19 @@ SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, c
     }
 }
 
-SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
-                                                  float scale, float *sums)
+SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, int64_t rows, int64_t stride,
+                                                  const uint8_t *x, int32_t zero, float scale,
+                                                  float *sums)
 {
     const SBIT__V(vi) zeros = SBIT__V(set_i32)(zero);
     const SBIT__V(vf) scales = SBIT__V(set_f32)(scale);
     for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
-        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(x + i, n - i, zeros, scales);
-        SBIT__V(store_f32)
-        (sums + i, n - i, SBIT__V(add_f32)(SBIT__V(load_f32)(sums + i, n - i), v));
+        SBIT__V(vf) sum = SBIT__V(load_f32)(sums + i, n - i);
+        for (int64_t row = 0; row < rows; row++) {
+            sum = SBIT__V(add_f32)(
+                sum, SBIT__V(q8_dequantize)(x + row * stride + i, n - i, zeros, scales));
+        }
+        SBIT__V(store_f32)(sums + i, n - i, sum);
     }
 }
 /* ---- end src/kernels/vec_q8.h ---- */
@@ -18445,13 +18554,13 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind != SBIT__Q8_I32 && tile->columns == tile->width) {
+    if (tile->store.kind != SBIT__Q8_I32) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const int64_t c = j * lanes;
+            const int64_t c = j * lanes, left = tile->columns - c;
             const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
             SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
             if (tile->shift != NULL) {
@@ -18472,12 +18581,12 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
                     f = SBIT__V(add_f32)(f, shift);
                 }
                 if (tile->store.kind == SBIT__Q8_F32) {
-                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, lanes, f);
+                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, left, f);
                     continue;
                 }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + c, lanes, SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, left, SBIT__V(add_i32)(q, zero));
             }
         }
         return;
@@ -18674,6 +18783,21 @@ SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t 
     }
 }
 
+/* 16 at a time: joining works within 16 bytes. */
+SBIT__V_TARGET static void SBIT__V(q8_interleave)(int64_t n, const uint8_t *a, const uint8_t *b,
+                                                  uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 16) {
+        const int64_t left = n - i < 16 ? n - i : 16;
+        const SBIT__V(vb) even = SBIT__V(load_bytes)(a + i, n - i);
+        const SBIT__V(vb) odd = SBIT__V(load_bytes)(b + i, n - i);
+        SBIT__V(store_bytes)(y + 2 * i, left < 8 ? 2 * left : 16, SBIT__V(low8)(even, odd));
+        if (left > 8) {
+            SBIT__V(store_bytes)(y + 2 * i + 16, 2 * left - 16, SBIT__V(high8)(even, odd));
+        }
+    }
+}
+
 SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
                                               uint8_t *y)
 {
@@ -18688,15 +18812,19 @@ SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, c
     }
 }
 
-SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
-                                                  float scale, float *sums)
+SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, int64_t rows, int64_t stride,
+                                                  const uint8_t *x, int32_t zero, float scale,
+                                                  float *sums)
 {
     const SBIT__V(vi) zeros = SBIT__V(set_i32)(zero);
     const SBIT__V(vf) scales = SBIT__V(set_f32)(scale);
     for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
-        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(x + i, n - i, zeros, scales);
-        SBIT__V(store_f32)
-        (sums + i, n - i, SBIT__V(add_f32)(SBIT__V(load_f32)(sums + i, n - i), v));
+        SBIT__V(vf) sum = SBIT__V(load_f32)(sums + i, n - i);
+        for (int64_t row = 0; row < rows; row++) {
+            sum = SBIT__V(add_f32)(
+                sum, SBIT__V(q8_dequantize)(x + row * stride + i, n - i, zeros, scales));
+        }
+        SBIT__V(store_f32)(sums + i, n - i, sum);
     }
 }
 /* ---- end src/kernels/vec_q8.h ---- */
@@ -44981,6 +45109,24 @@ static const uint8_t *sbit__q_run_of(const uint8_t *x, int64_t stride, int64_t n
     return part;
 }
 
+/* Offsets of row `row` from those of the one before it, whose index along the last axis but the
+ * inner one is `index`. */
+static void sbit__q_next_row(const sbit__loop *loop, int64_t row, int64_t *index, int64_t *offsets)
+{
+    const int32_t axis = loop->rank - 2;
+    if (axis < 0 || row == loop->outer) {
+        return;
+    }
+    if (++*index == loop->dims[axis]) {
+        *index = 0;
+        sbit__loop_row(loop, row, offsets);
+        return;
+    }
+    for (int32_t k = 0; k < loop->operands; k++) {
+        offsets[k] += loop->strides[k][axis];
+    }
+}
+
 static void sbit__q_binary_rows(void *user, int64_t begin, int64_t end, int32_t worker)
 {
     const sbit__q_binary_task *task = (const sbit__q_binary_task *)user;
@@ -44988,12 +45134,13 @@ static void sbit__q_binary_rows(void *user, int64_t begin, int64_t end, int32_t 
     const int64_t chunks = (loop->inner + task->chunk - 1) / task->chunk;
     uint8_t part_a[SBIT__Q_CHUNK], part_b[SBIT__Q_CHUNK];
     (void)worker;
+    const int64_t sa = loop->strides[1][loop->rank - 1], sb = loop->strides[2][loop->rank - 1];
+    int64_t offsets[SBIT__LOOP_OPERANDS], chunk = begin % chunks, row = begin / chunks;
+    int64_t index = loop->rank > 1 ? row % loop->dims[loop->rank - 2] : 0;
+    sbit__loop_row(loop, row, offsets);
     for (int64_t i = begin; i < end; i++) {
-        int64_t offsets[SBIT__LOOP_OPERANDS];
-        const int64_t first = i % chunks * task->chunk, left = loop->inner - first;
+        const int64_t first = chunk * task->chunk, left = loop->inner - first;
         const int64_t n = left < task->chunk ? left : task->chunk;
-        const int64_t sa = loop->strides[1][loop->rank - 1], sb = loop->strides[2][loop->rank - 1];
-        sbit__loop_row(loop, i / chunks, offsets);
         uint8_t *y = task->y + offsets[0] + first;
         const uint8_t *a =
             sbit__q_run_of(task->a + offsets[1] + first * sa, sa, n, task->flip_a, part_a);
@@ -45002,6 +45149,10 @@ static void sbit__q_binary_rows(void *user, int64_t begin, int64_t end, int32_t 
         task->kernels->q8_binary(&task->pair, n, a, b, y);
         if (task->flip_y != 0) {
             sbit__q_flip(n, y, task->flip_y, y);
+        }
+        if (++chunk == chunks) {
+            chunk = 0;
+            sbit__q_next_row(loop, ++row, &index, offsets);
         }
     }
 }
@@ -45582,10 +45733,9 @@ static void sbit__q_pool_at(const sbit__q_pool_task *task, int64_t index, float 
             const int64_t y = at[1] * w->stride[1] - w->pad_begin[1] + h * w->dilation[1];
             const int64_t x = at[2] * w->stride[2] - w->pad_begin[2];
             const int64_t row = ((n * pool->in[0] + z) * pool->in[1] + y) * pool->in[2] + x;
-            for (int64_t k = begin[2]; k < end[2]; k++) {
-                task->q8->q8_accumulate(c, task->x + (row + k * w->dilation[2]) * c,
-                                        task->from.zero, task->from.scale, sums);
-            }
+            task->q8->q8_accumulate(c, end[2] - begin[2], w->dilation[2] * c,
+                                    task->x + (row + begin[2] * w->dilation[2]) * c,
+                                    task->from.zero, task->from.scale, sums);
         }
     }
     if (count > 0.0f) {
@@ -45937,6 +46087,10 @@ static void sbit__q_shuffle_range(void *user, int64_t begin, int64_t end, int32_
     for (int64_t p = begin; p < end; p++) {
         const uint8_t *x = task->x + p * task->channels;
         uint8_t *y = task->y + p * task->channels;
+        if (task->groups == 2) {
+            task->q8->q8_interleave(each, x, x + each, y);
+            continue;
+        }
         for (int64_t i = 0; i < task->groups; i++) {
             for (int64_t j = 0; j < each; j++) {
                 y[j * task->groups + i] = x[i * each + j];
@@ -45981,6 +46135,7 @@ static sbit_status sbit__q_shuffle_run(const sbit_op_call *call, sbit_error *err
     }
     task.channels = plan->channels;
     task.groups = plan->groups;
+    task.q8 = sbit__q8_of(call->ctx);
     task.x = (const uint8_t *)x->data;
     task.y = (uint8_t *)call->out[0]->data;
     if (sbit_tensor_count(x) > 0) {
@@ -52640,6 +52795,7 @@ SBIT__FN sbit_status sbit__lower_finish(const sbit_graph *graph, sbit__lowered *
  *   DQ(x), DQ(weight) [, DQ(bias)] -> Conv, Gemm, MatMul [-> Mul by a number, or Add a constant
  *       vector, behind MatMul] [-> Relu, Clip] -> Q      QConv, QGemm, QMatMul
  *       without the Q                                    the same with a float result
+ *   the same with ConvTranspose, windows side by side    QConv and DepthToSpace
  *   DQ, DQ -> Add, Sub, Mul [-> Relu, Clip] -> Q         QAdd, QSub, QMul
  *   DQ ... -> Concat -> Q                                QConcat
  *   DQ -> AveragePool, GlobalAveragePool, ReduceMean over positions, Softmax -> Q      Q...
@@ -53070,17 +53226,13 @@ static void sbit__int_take_pad(const sbit__lowering *lower, const sbit_node *nod
     product->x.x = pad->inputs[0];
 }
 
-static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node *node,
-                                          const sbit__int_product *product,
-                                          const sbit__int_tail *tail, sbit_error *error)
+/* The nodes that a product does the work of. */
+static void sbit__int_product_nodes(const sbit__lowering *lower, const sbit_node *node,
+                                    const sbit__int_product *product, const sbit__int_tail *tail,
+                                    sbit__int_build *build)
 {
-    sbit__int_build *build = sbit__int_begin(lower);
-    if (!sbit__int_attrs(build, node)) {
-        return SBIT_OK;
-    }
     sbit__int_node(build, node->id);
     if (product->pad.idx != 0) {
-        sbit__int_set_pads(build, product->pads, product->pad_count);
         sbit__int_node(build, product->pad);
     }
     for (size_t i = 0; i < tail->count; i++) {
@@ -53092,9 +53244,15 @@ static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node
             sbit__int_node(build, maker->id);
         }
     }
+}
+
+static sbit_status sbit__int_product_inputs(sbit__lowering *lower, sbit__int_build *build,
+                                            const sbit__int_product *product,
+                                            const sbit__int_tail *tail, sbit_error *error)
+{
+    const bool gemm = strcmp(product->op_type, "QGemm") == 0;
     SBIT__TRY(sbit__int_put(lower, build, true, &product->x, error));
     SBIT__TRY(sbit__int_put(lower, build, true, &product->w, error));
-    const bool gemm = strcmp(product->op_type, "QGemm") == 0;
     if (gemm) {
         build->inputs[build->input_count++] = product->bias;
     }
@@ -53113,6 +53271,22 @@ static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node
     if (tail->factor != 1.0f) {
         build->attrs[build->attr_count++] = sbit__attr_float("alpha", tail->factor);
     }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node *node,
+                                          const sbit__int_product *product,
+                                          const sbit__int_tail *tail, sbit_error *error)
+{
+    sbit__int_build *build = sbit__int_begin(lower);
+    if (!sbit__int_attrs(build, node)) {
+        return SBIT_OK;
+    }
+    if (product->pad.idx != 0) {
+        sbit__int_set_pads(build, product->pads, product->pad_count);
+    }
+    sbit__int_product_nodes(lower, node, product, tail, build);
+    SBIT__TRY(sbit__int_product_inputs(lower, build, product, tail, error));
     return sbit__int_replace(lower, build, NULL, product->op_type, &tail->output, 1, error);
 }
 
@@ -53228,6 +53402,133 @@ static sbit_status sbit__int_product_entry(sbit__lowering *lower, const sbit_nod
 static sbit_status sbit__int_conv(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     return sbit__int_product_entry(lower, node, "QConv", 0, error);
+}
+
+/* >>ConvTranspose whose windows lie side by side: a Conv of 1 x 1 makes all pixels of a window, and
+ * DepthToSpace puts them in their places */
+
+/* The side of the windows; 0: they overlap, or leave gaps. */
+static int64_t sbit__int_side(const sbit__lowering *lower, const sbit_node *node)
+{
+    static const char *const zeros[] = {"pads", "output_padding"};
+    const sbit_type *w = sbit__lower_type(lower, node->inputs[1]);
+    const sbit_attr *strides = sbit_node_attr(node, "strides");
+    const sbit_attr *dilations = sbit_node_attr(node, "dilations");
+    const sbit_attr *padding = sbit_node_attr(node, "auto_pad");
+    bool fits = w->rank == 4 && sbit__dim_known(w->dims[2]) && strides != NULL &&
+                strides->count == 2 && sbit_node_int(node, "group", 1) == 1 &&
+                sbit_node_attr(node, "output_shape") == NULL &&
+                (padding == NULL || strcmp(sbit_node_string(node, "auto_pad", ""), "NOTSET") == 0);
+    for (int32_t i = 0; fits && i < 2; i++) {
+        const sbit_attr *attr = sbit_node_attr(node, zeros[i]);
+        fits = sbit__dim_known(w->dims[i + 2]) && w->dims[i + 2].value == strides->ints[i] &&
+               strides->ints[i] == strides->ints[0] &&
+               (dilations == NULL || ((size_t)i < dilations->count && dilations->ints[i] == 1));
+        for (size_t k = 0; attr != NULL && k < attr->count; k++) {
+            fits = fits && attr->ints[k] == 0;
+        }
+    }
+    return fits ? w->dims[2].value : 0;
+}
+
+/* A constant with one element for each output channel, `times` times; one element stays as it is.
+ * order: W [in, out, side, side] becomes [side, side, out, in] instead. */
+static sbit_status sbit__int_spread(sbit__lowering *lower, sbit_value_id *id, int64_t times,
+                                    bool order, sbit_error *error)
+{
+    const sbit_tensor *from = sbit__lower_constant(lower, *id);
+    const int64_t count = from != NULL ? sbit_tensor_count(from) : 1;
+    if (count == 1 && !order) {
+        return SBIT_OK;
+    }
+    sbit_tensor to = *from;
+    const size_t each = (size_t)sbit_dtype_bits((int32_t)from->dtype) / 8;
+    const size_t bytes = (size_t)(order ? count : count * times) * each;
+    char *data = (char *)sbit__alloc(&lower->ctx->allocator, bytes);
+    if (data == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    to.data = data;
+    if (order) {
+        const int64_t in = from->dims[0], out = from->dims[1];
+        for (int64_t i = 0; i < count; i++) { /* i = (c * out + o) * times + t */
+            const int64_t c = i / times / out, o = i / times % out, t = i % times;
+            data[(t * out + o) * in + c] = ((const char *)from->data)[i];
+        }
+        to.dims[0] = times * out;
+        to.dims[1] = in;
+        to.dims[2] = to.dims[3] = 1;
+    } else {
+        for (int64_t t = 0; t < times; t++) {
+            memcpy(data + (size_t)(t * count) * each, from->data, (size_t)count * each);
+        }
+        to.rank = 1;
+        to.dims[0] = count * times;
+    }
+    const sbit_status status = sbit_graph_add_constant(lower->graph, "pixels", &to, id, error);
+    sbit__free(&lower->ctx->allocator, data, bytes);
+    return status;
+}
+
+static sbit_status sbit__int_conv_transpose(sbit__lowering *lower, const sbit_node *node,
+                                            sbit_error *error)
+{
+    sbit__int_product product;
+    sbit__int_tail tail;
+    memset(&product, 0, sizeof product);
+    product.op_type = "QConv";
+    product.axis = 1;
+    if (node->input_count < 2 || node->output_count != 1 ||
+        !sbit__int_dq(lower, node->inputs[0], &product.x)) {
+        return SBIT_OK;
+    }
+    const int64_t side = sbit__int_side(lower, node);
+    if (side == 0 || !sbit__int_weight(lower, node->inputs[1], &product)) {
+        return sbit__lower_reason(lower, node->id,
+                                  "float: integer ConvTranspose has one group, a constant weight "
+                                  "of 8 bits and windows side by side",
+                                  error);
+    }
+    if (sbit__lower_in(node, 2).idx != 0) {
+        SBIT__TRY(sbit__int_bias(lower, &product, node->inputs[2], &product.bias, error));
+        if (product.bias.idx == 0) {
+            return SBIT_OK;
+        }
+    }
+    if (product.largest / (side * side) > INT32_MAX) {
+        return sbit__lower_reason(lower, node->id, "float: its sums may not fit in int32", error);
+    }
+    sbit__int_tail_init(&tail, node->outputs[0]);
+    (void)sbit__int_follow(lower, &tail);
+    SBIT__TRY(sbit__int_spread(lower, &product.w.x, side * side, true, error));
+    SBIT__TRY(sbit__int_spread(lower, &product.w.scale, side * side, false, error));
+    SBIT__TRY(sbit__int_spread(lower, &product.w.zero, side * side, false, error));
+    SBIT__TRY(sbit__int_spread(lower, &product.bias, side * side, false, error));
+    sbit_type type = *sbit__lower_type(lower, product.x.x);
+    type.dtype = tail.q.node != NULL ? tail.q.dtype : SBIT_F32;
+    type.dims[1] = sbit__dim(product.columns * side * side);
+    sbit_value_id pixels;
+    SBIT__TRY(sbit_graph_add_value(lower->graph, "pixels", &type, &pixels, error));
+    sbit__int_build *build = sbit__int_begin(lower);
+    SBIT__TRY(sbit__int_product_inputs(lower, build, &product, &tail, error));
+    sbit__lower_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "QConv";
+    desc.inputs = build->inputs;
+    desc.input_count = build->input_count;
+    desc.outputs = &pixels;
+    desc.output_count = 1;
+    desc.attrs = build->attrs;
+    desc.attr_count = build->attr_count;
+    desc.nodes = &node->id;
+    desc.node_count = 1;
+    desc.at = node->id;
+    SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
+    build = sbit__int_begin(lower);
+    sbit__int_product_nodes(lower, node, &product, &tail, build);
+    build->inputs[build->input_count++] = pixels;
+    build->attrs[build->attr_count++] = sbit__attr_int("blocksize", side);
+    return sbit__int_replace(lower, build, "", "DepthToSpace", &tail.output, 1, error);
 }
 
 static sbit_status sbit__int_gemm(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
@@ -53890,6 +54191,7 @@ static sbit_status sbit__int_why(sbit__lowering *lower, const sbit_node *node, s
 
 static const sbit__lower_entry sbit__lower_int_table[] = {
     {"Conv", sbit__int_conv},
+    {"ConvTranspose", sbit__int_conv_transpose},
     {"Gemm", sbit__int_gemm},
     {"MatMul", sbit__int_matmul},
     {"Add", sbit__int_binary},
