@@ -52963,6 +52963,7 @@ static void sbit__int_node(sbit__int_build *build, sbit_node_id id)
     }
 }
 
+/* A vector; count 0: a number. */
 static sbit_status sbit__int_constant(sbit__lowering *lower, const char *name, sbit_dtype dtype,
                                       int64_t count, const void *data, sbit_value_id *out,
                                       sbit_error *error)
@@ -52970,7 +52971,7 @@ static sbit_status sbit__int_constant(sbit__lowering *lower, const char *name, s
     sbit_tensor tensor;
     memset(&tensor, 0, sizeof tensor);
     tensor.dtype = dtype;
-    tensor.rank = count == 1 ? 0 : 1;
+    tensor.rank = count == 0 ? 0 : 1;
     tensor.dims[0] = count;
     memcpy(&tensor.data, &data, sizeof data); /* only read */
     return sbit_graph_add_constant(lower->graph, name, &tensor, out, error);
@@ -52983,7 +52984,7 @@ static sbit_status sbit__int_put(sbit__lowering *lower, sbit__int_build *build, 
     static const uint8_t nothing[1] = {0};
     sbit_value_id zero = param->zero;
     if (zero.idx == 0) {
-        SBIT__TRY(sbit__int_constant(lower, "zero_point", param->dtype, 1, nothing, &zero, error));
+        SBIT__TRY(sbit__int_constant(lower, "zero_point", param->dtype, 0, nothing, &zero, error));
     }
     if (with_x) {
         build->inputs[build->input_count++] = param->x;
@@ -53431,14 +53432,15 @@ static int64_t sbit__int_side(const sbit__lowering *lower, const sbit_node *node
     return fits ? w->dims[2].value : 0;
 }
 
-/* A constant with one element for each output channel, `times` times; one element stays as it is.
- * order: W [in, out, side, side] becomes [side, side, out, in] instead. */
-static sbit_status sbit__int_spread(sbit__lowering *lower, sbit_value_id *id, int64_t times,
-                                    bool order, sbit_error *error)
+/* A constant with one element for each of `columns`, `times` times; one number stays as it is.
+ * columns 0: W [in, out, side, side] becomes [side, side, out, in] instead. */
+static sbit_status sbit__int_spread(sbit__lowering *lower, sbit_value_id *id, int64_t columns,
+                                    int64_t times, sbit_error *error)
 {
     const sbit_tensor *from = sbit__lower_constant(lower, *id);
-    const int64_t count = from != NULL ? sbit_tensor_count(from) : 1;
-    if (count == 1 && !order) {
+    const bool order = columns == 0;
+    const int64_t count = from != NULL ? sbit_tensor_count(from) : 0;
+    if (from == NULL || (!order && (from->rank != 1 || count != columns))) {
         return SBIT_OK;
     }
     sbit_tensor to = *from;
@@ -53500,10 +53502,10 @@ static sbit_status sbit__int_conv_transpose(sbit__lowering *lower, const sbit_no
     }
     sbit__int_tail_init(&tail, node->outputs[0]);
     (void)sbit__int_follow(lower, &tail);
-    SBIT__TRY(sbit__int_spread(lower, &product.w.x, side * side, true, error));
-    SBIT__TRY(sbit__int_spread(lower, &product.w.scale, side * side, false, error));
-    SBIT__TRY(sbit__int_spread(lower, &product.w.zero, side * side, false, error));
-    SBIT__TRY(sbit__int_spread(lower, &product.bias, side * side, false, error));
+    SBIT__TRY(sbit__int_spread(lower, &product.w.x, 0, side * side, error));
+    SBIT__TRY(sbit__int_spread(lower, &product.w.scale, product.columns, side * side, error));
+    SBIT__TRY(sbit__int_spread(lower, &product.w.zero, product.columns, side * side, error));
+    SBIT__TRY(sbit__int_spread(lower, &product.bias, product.columns, side * side, error));
     sbit_type type = *sbit__lower_type(lower, product.x.x);
     type.dtype = tail.q.node != NULL ? tail.q.dtype : SBIT_F32;
     type.dims[1] = sbit__dim(product.columns * side * side);
@@ -54132,7 +54134,7 @@ static sbit_status sbit__int_pad(sbit__lowering *lower, const sbit_node *node, s
     sbit_value_id from = x.x, constant;
     const uint8_t octet =
         (uint8_t)((int32_t)sbit__int_bound(value, &q) + (q.dtype == SBIT_I8 ? -128 : 0));
-    SBIT__TRY(sbit__int_constant(lower, "pad_value", q.dtype, 1, &octet, &constant, error));
+    SBIT__TRY(sbit__int_constant(lower, "pad_value", q.dtype, 0, &octet, &constant, error));
     if (!quantized) {
         SBIT__TRY(sbit__int_lift(lower, node, &q, &from, error));
     }

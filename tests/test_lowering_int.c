@@ -242,7 +242,7 @@ TEST(convolutions)
     } cases[] = {
         {"2,3,9,9", "20,3,3,3", 1, true, true},     {"1,16,7,7", "24,16,1,1", 1, false, false},
         {"1,12,7,7", "8,3,3,3", 4, true, false},    {"2,24,6,6", "24,1,3,3", 24, true, true},
-        {"1,70,5,5", "70,1,3,3", 70, false, false},
+        {"1,70,5,5", "70,1,3,3", 70, false, false}, {"1,7,5,5", "1,7,3,3", 1, true, false},
     };
     EACH_DTYPE(dtype)
     {
@@ -382,15 +382,20 @@ TEST(transposed_convolutions)
 {
     EACH_DTYPE(dtype)
     {
-        for (int64_t stride = 1; stride <= 3; stride++) {
+        for (int64_t i = 0; i < 6; i++) { /* of six channels, of one */
+            const int64_t stride = i % 3 + 1, channels = i < 3 ? 6 : 1;
+            const char *const dims = i == 1   ? "7,6,2,2"
+                                     : i < 3  ? "7,6,3,3"
+                                     : i == 4 ? "7,1,2,2"
+                                              : "7,1,3,3";
             const int64_t side[2] = {stride, stride}, two[2] = {2, 2};
             build b;
             build_begin(&b, 17);
             sbit_value_id in[3];
             const sbit_attr attr = build_ints("strides", stride < 3 ? two : side, 2);
             in[0] = pair(&b, build_input(&b, "x", SBIT_F32, "2,7,3,5"), 0.02f, dtype, 120);
-            in[1] = weight(&b, stride == 2 ? "7,6,2,2" : "7,6,3,3", 1, 0.004f);
-            in[2] = bias(&b, 6, 0.001f);
+            in[1] = weight(&b, dims, 1, 0.004f);
+            in[2] = bias(&b, channels, 0.001f);
             sbit_value_id x = build_node(&b, "ConvTranspose", "up", in, 3, &attr, 1);
             x = build_unary(&b, "Relu", "r", x);
             if (stride > 1) {
