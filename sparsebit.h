@@ -147,6 +147,8 @@ CONFIGURATION KEYS (sbit_qconfig_describe)
          STEP.GPTQ.DAMPING = 0.01               added to the diagonal, as a part of its mean (0 to
                                                 10)
          STEP.GPTQ.SWEEPS = 8                   visits of all weights afterwards (0 to 1000)
+         STEP.GPTQ.SCALES = 1                   sizes at which the scale of each output channel is
+                                                tried; 1: it stays as observed (1 to 64)
          STEP.GPTQ.POSITIONS = 64               output positions of a sample that are looked at; 0:
                                                 all (0 to 1e+09)
          STEP.COMPENSATE.GAIN = true            fit scales too, not biases alone
@@ -81278,7 +81280,9 @@ SBIT__FN const sbit_step_row *sbit__step_adaquant(void)
  * the columns behind it change by -(w_i - q_i) / U_ii times row i of U. If the factorization fails
  * the damping is raised tenfold, three times; then the weights stay the nearest. Then SWEEPS of
  * coordinate descent on the same form: a weight moves by whole steps while that lowers (q - t) H (q
- * - t)^T. asym: the target is t = w (sum x x_q^T) (sum x_q x_q^T)^-1, what is nearest to the float
+ * - t)^T. Rows with a scale of their own try it at SCALES sizes, from the observer's down to half of
+ * it, and take the one whose form is least; then scale and weights are fitted in turns: the least
+ * squares scale of the integers, (q H t) / (q H q), and descent again. asym: the target is t = w (sum x x_q^T) (sum x_q x_q^T)^-1, what is nearest to the float
  * output on quantized inputs.
  */
 
@@ -81286,6 +81290,8 @@ static const sbit_key sbit__gptq_keys[] = {
     {"GPTQ.DAMPING", SBIT_KEY_FLOAT, "0.01", 0.0, 10.0, NULL,
      "added to the diagonal, as a part of its mean"},
     {"GPTQ.SWEEPS", SBIT_KEY_INT, "8", 0.0, 1000.0, NULL, "visits of all weights afterwards"},
+    {"GPTQ.SCALES", SBIT_KEY_INT, "1", 1.0, 64.0, NULL,
+     "sizes at which the scale of each output channel is tried; 1: it stays as observed"},
     {"GPTQ.POSITIONS", SBIT_KEY_INT, "64", 0.0, 1e9, NULL,
      "output positions of a sample that are looked at; 0: all"},
 };
@@ -81295,11 +81301,12 @@ typedef struct sbit__gptq {
     const sbit__site *site;
     const sbit__layer *layer;
     const float *w; /* as stored */
-    int64_t group, n, sweeps;
+    int64_t group, n, sweeps, sizes;
     double *h;       /* [n][n], damped, in the order of columns */
     double *u;       /* [n][n]: upper triangle of M^-1 */
     double *target;  /* [rows][n] */
-    double *work;    /* [workers][3 n] */
+    double *work;    /* [workers][5 n] */
+    float *scale;    /* [groups * rows]: chosen; used if sizes > 1 */
     int64_t *column; /* [n]: which column comes i-th */
     float *out;
 } sbit__gptq;
@@ -81486,6 +81493,74 @@ static double sbit__gptq_descend(const sbit__gptq *t, const sbit__gptq_row *grid
     return form;
 }
 
+/* The best weights on a grid in q, and their form; value and slope are room. */
+static double sbit__gptq_solve(const sbit__gptq *t, const sbit__gptq_row *grid,
+                               const double *target, double *q, double *value, double *slope)
+{
+    const int64_t n = t->n;
+    memcpy(value, target, (size_t)n * sizeof *value);
+    for (int64_t i = 0; i < n; i++) {
+        q[i] = sbit__gptq_round(grid, value[i]);
+        const double error = (value[i] - q[i]) / t->u[i * n + i];
+        for (int64_t j = i; j < n; j++) {
+            value[j] -= error * t->u[i * n + j];
+        }
+    }
+    const double form = sbit__gptq_descend(t, grid, target, q, slope);
+    for (int64_t i = 0; i < n; i++) { /* on coarse grids the nearest may be the better start */
+        value[i] = sbit__gptq_round(grid, target[i]);
+    }
+    const double other = sbit__gptq_descend(t, grid, target, value, slope);
+    if (other < form) {
+        memcpy(q, value, (size_t)n * sizeof *q);
+    }
+    return other < form ? other : form;
+}
+
+/* The least squares scale of q's integers over that of the grid; 1 if there is none nearby. */
+static double sbit__gptq_ratio(const sbit__gptq *t, const double *target, const double *q)
+{
+    const int64_t n = t->n;
+    double with = 0.0, own = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        with += q[i] * sbit__gptq_dot(t->h + i * n, target, n);
+        own += q[i] * sbit__gptq_dot(t->h + i * n, q, n);
+    }
+    const double ratio = own > 0.0 ? with / own : 1.0;
+    return ratio > 0.8 && ratio < 1.25 ? ratio : 1.0;
+}
+
+/* Other scales for the row: best[] and the grid get what is better than `form`. */
+static void sbit__gptq_scales(const sbit__gptq *t, sbit__gptq_row *grid, const double *target,
+                              double form, double *best, double *q, double *value, double *slope)
+{
+    const int64_t n = t->n;
+    const double first = grid->scale;
+    sbit__gptq_row other = *grid;
+    for (int64_t k = 1; k < t->sizes; k++) {
+        other.scale = (double)(float)(first * (1.0 - 0.5 * (double)k / (double)(t->sizes - 1)));
+        const double left = sbit__gptq_solve(t, &other, target, q, value, slope);
+        if (left < form) {
+            form = left;
+            grid->scale = other.scale;
+            memcpy(best, q, (size_t)n * sizeof *best);
+        }
+    }
+    for (int turn = 0; turn < 3; turn++) {
+        other.scale = (double)(float)(grid->scale * sbit__gptq_ratio(t, target, best));
+        for (int64_t i = 0; i < n; i++) { /* the same integers */
+            q[i] = best[i] / grid->scale * other.scale;
+        }
+        const double left = sbit__gptq_descend(t, &other, target, q, slope);
+        if (left >= form) {
+            return;
+        }
+        form = left;
+        grid->scale = other.scale;
+        memcpy(best, q, (size_t)n * sizeof *best);
+    }
+}
+
 static void sbit__gptq_row_task(void *task, int64_t r, int32_t worker)
 {
     const sbit__gptq *t = (const sbit__gptq *)task;
@@ -81493,27 +81568,20 @@ static void sbit__gptq_row_task(void *task, int64_t r, int32_t worker)
     const int64_t n = t->n, row = t->group * layer->rows + r;
     const sbit_grid *g = &t->site->settings.grid;
     const int64_t part = sbit__site_parts(t->site) == 1 ? 0 : row;
-    double *value = t->work + (int64_t)worker * 3 * n, *q = value + n, *slope = q + n;
+    double *value = t->work + (int64_t)worker * 5 * n, *q = value + n, *slope = q + n;
+    double *best = slope + n;
     const double *target = t->target + r * n;
     sbit__gptq_row grid;
     grid.scale = (double)t->site->scale[part];
     grid.least = (double)(g->qmin - t->site->zero_point[part]);
     grid.most = (double)(g->qmax - t->site->zero_point[part]);
-    memcpy(value, target, (size_t)n * sizeof *value);
-    for (int64_t i = 0; i < n; i++) {
-        q[i] = sbit__gptq_round(&grid, value[i]);
-        const double error = (value[i] - q[i]) / t->u[i * n + i];
-        for (int64_t j = i; j < n; j++) {
-            value[j] -= error * t->u[i * n + j];
-        }
+    const double form = sbit__gptq_solve(t, &grid, target, best, value, slope);
+    if (t->sizes > 1) {
+        sbit__gptq_scales(t, &grid, target, form, best, q, value, slope);
+        t->scale[row] = (float)grid.scale;
     }
-    const double form = sbit__gptq_descend(t, &grid, target, q, slope);
-    for (int64_t i = 0; i < n; i++) { /* on coarse grids the nearest may be the better start */
-        value[i] = sbit__gptq_round(&grid, target[i]);
-    }
-    q = sbit__gptq_descend(t, &grid, target, value, slope) < form ? value : q;
     for (int64_t i = 0; i < n; i++) {
-        t->out[row * layer->row_step + t->column[i] * layer->depth_step] = (float)q[i];
+        t->out[row * layer->row_step + t->column[i] * layer->depth_step] = (float)best[i];
     }
 }
 
@@ -81545,6 +81613,14 @@ static void sbit__gptq_group(sbit__gptq *t, const sbit__gram *gram, double dampi
     sbit_ctx_parallel(t->quant->ctx, t->layer->rows, sbit__gptq_row_task, t);
 }
 
+/* Each output channel has a scale of its own that may be any number. */
+static bool sbit__gptq_free(const sbit__site *site, size_t outputs)
+{
+    return (size_t)sbit__site_parts(site) == outputs && site->block == 0 &&
+           site->dtype == SBIT_F32 && site->change.scale == NULL &&
+           !site->settings.grid.power_of_two;
+}
+
 static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *unit,
                                    const sbit__layer *layer, sbit__gram *gram, sbit_error *error)
 {
@@ -81552,8 +81628,9 @@ static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *un
     const double damping = sbit_options_float(units->options, "STEP.GPTQ.DAMPING");
     const int64_t n = layer->depth, workers = sbit_ctx_threads(units->quant->ctx);
     const size_t all = (size_t)(layer->groups * layer->rows * n);
-    const size_t doubles = (size_t)(2 * n * n + layer->rows * n + workers * 3 * n + n);
-    const size_t bytes = doubles * sizeof(double) + all * sizeof(float);
+    const size_t outputs = (size_t)(layer->groups * layer->rows);
+    const size_t doubles = (size_t)(2 * n * n + layer->rows * n + workers * 5 * n + n);
+    const size_t bytes = doubles * sizeof(double) + (all + outputs) * sizeof(float);
     sbit__gptq t;
     sbit_tensor weight;
     bool failed = false;
@@ -81573,9 +81650,15 @@ static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *un
     t.u = t.h + n * n;
     t.target = t.u + n * n;
     t.work = t.target + layer->rows * n;
-    t.column = (int64_t *)(void *)(t.work + workers * 3 * n);
+    t.column = (int64_t *)(void *)(t.work + workers * 5 * n);
     t.out = (float *)(void *)(t.column + n);
+    t.scale = t.out + all;
     memcpy(t.out, t.w, all * sizeof(float));
+    sbit__site *site = &t.quant->sites[unit->site];
+    t.sizes = sbit__gptq_free(site, outputs)
+                  ? sbit_options_int(units->options, "STEP.GPTQ.SCALES")
+                  : 1;
+    memcpy(t.scale, site->scale, (t.sizes > 1 ? outputs : 0) * sizeof(float));
     for (t.group = 0; t.group < layer->groups; t.group++) {
         sbit__gptq_group(&t, gram, damping, &failed);
     }
@@ -81585,6 +81668,7 @@ static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *un
             "gptq: '%s': the inputs say too little about some weights, which stay the nearest",
             layer->node->name);
     }
+    memcpy(site->scale, t.scale, (t.sizes > 1 ? outputs : 0) * sizeof(float));
     const sbit_status status = sbit_quant_set_weight(t.quant, unit->site, t.out, error);
     sbit__free(a, room, bytes);
     return status;

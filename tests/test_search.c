@@ -473,3 +473,30 @@ TEST(adaquant_moves_weights)
     CHECK(moved > 0);
     CHECK_MSG(noise[1] < noise[0], "nearest %g, adaquant %g", noise[0], noise[1]);
 }
+
+/* At 2 bits the observer's scales are far from the best for what the layers compute. */
+TEST(gptq_finds_scales)
+{
+    double noise[2];
+    for (int c = 0; c < 2; c++) {
+        const char *const set[][2] = {{"W.QUANTIZER.BIT", "2"},
+                                      {"W.QUANTIZER.TYPE", "gptq"},
+                                      {"STEP.GPTQ.POSITIONS", "0"},
+                                      {"STEP.GPTQ.SCALES", c == 0 ? "1" : "8"},
+                                      {NULL, NULL}};
+        bool sites[64];
+        search s;
+        search_begin(&s, set);
+        for (size_t i = 0; i < s.quant->site_count; i++) {
+            sites[i] = s.quant->sites[i].enabled;
+        }
+        noise[c] = search_noise(&s, sites);
+        if (c == 1) {
+            build_do(&s.b, sbit_quant_calc_qparams(s.quant, false, false, false, &s.b.error),
+                     "calc");
+            CHECK_NEAR(search_noise(&s, sites), noise[1], 0.0); /* once more: the same */
+        }
+        search_end(&s);
+    }
+    CHECK_MSG(noise[1] < 0.7 * noise[0], "observer's scales %g, found %g", noise[0], noise[1]);
+}

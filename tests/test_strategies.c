@@ -261,6 +261,52 @@ static double plain_divergence(const double *hist, int bins, int first, int end,
     return sum;
 }
 
+/* Why kl_histogram loses 2 points on mobilenetv2 in 8 bits, all of it in one tensor behind a Relu6:
+ * channels that hardly vary are peaks of the histogram. A step of 8 bins smears a peak, which costs
+ * its share of the values times log 8 of divergence although the values move by less than half a
+ * step; a range of a third resolves it, and cuts the tail for less. The divergence, worked out array
+ * by array, prefers the cut; the squared error is many times larger there. */
+TEST(kl_resolves_peaks_and_gives_up_the_tail)
+{
+    enum { N = 60000 };
+    static const float peaks[4] = {0.3123f, 0.5177f, 0.7411f, 1.0613f};
+    static float x[N];
+    static double hist[2049];
+    float min, max;
+    double error[2] = {0.0, 0.0};
+    const int64_t dims[1] = {N}, cuts[1] = {N};
+    const sbit_tensor all = rows_tensor(x, 1, dims);
+    sbit_ctx *ctx = NULL;
+    sbit_error problem;
+    rows r;
+    sbit_rng rng = sbit_rng_seed(8);
+    for (int i = 0; i < N; i++) {
+        const float v = 1.2f * fabsf(sbit_rng_normal(&rng)) * (i % 40 == 1 ? 2.0f : 1.0f);
+        x[i] = i % 2 == 0 ? peaks[i / 2 % 4] + 0.0005f * sbit_rng_normal(&rng) : v > 6.0f ? 6.0f : v;
+    }
+    x[1] = 6.0f;
+    CHECK_OK(sbit_ctx_create(NULL, &ctx, &problem), problem);
+    const sbit_observer_row *row = sbit_observer_find(ctx, "kl_histogram");
+    rows_begin(&r, ctx, &row->head, "OBSERVER.", SBIT_TARGET_ACTIVATION, false, 8, &all, -1, 0);
+    rows_range(&r, row, &all, cuts, 1, &min, &max);
+    rows_end(&r);
+    const double ends[2] = {6.0, (double)max};
+    memset(hist, 0, sizeof hist);
+    for (int i = 0; i < N; i++) {
+        hist[(int)fmin(2047.0, floor((double)x[i] * 2048.0 / 6.0))] += 1.0;
+        for (int k = 0; k < 2; k++) {
+            const double step = ends[k] / 255.0;
+            const double q = fmin(255.0, nearbyint((double)x[i] / step));
+            error[k] += ((double)x[i] - q * step) * ((double)x[i] - q * step) / N;
+        }
+    }
+    const int bins = (int)plain_round((double)max * 2048.0 / 6.0);
+    CHECK_MSG((double)max < 3.0, "cut at %g", (double)max);
+    CHECK(plain_divergence(hist, 2048, 0, bins, 255) < plain_divergence(hist, 2048, 0, 2048, 255));
+    CHECK_MSG(error[1] > 10.0 * error[0], "mean squared error %g, %g cut", error[0], error[1]);
+    sbit_ctx_destroy(ctx);
+}
+
 static void plain_kl(plain *p)
 {
     const sbit_grid *g = &p->r->grid;
