@@ -1021,6 +1021,10 @@ SPARSEBIT_API sbit_status sbit_dequantize(const sbit_graph *graph, sbit_graph **
 SPARSEBIT_API sbit_status sbit_format_convert(const sbit_graph *graph, const char *format,
                                               sbit_graph **out, sbit_error *error);
 
+/* The attribute `bits` at every QuantizeLinear and DequantizeLinear, as Sparsebit's extra_info has
+ * it. No standard knows it: such a file is for tools that do. */
+SPARSEBIT_API sbit_status sbit_quant_add_bits(sbit_graph *graph, sbit_error *error);
+
 /* Mean and variance of every BatchNormalization with constant statistics, anew from data, as
  * training would leave them: after pruning, or for what quantized layers compute. Errors: NOT_FOUND
  * if there is none. */
@@ -76253,6 +76257,29 @@ SPARSEBIT_API sbit_status sbit_format_convert(const sbit_graph *graph, const cha
         return status;
     }
     *out = copy;
+    return SBIT_OK;
+}
+
+/* >>dequantize bits */
+SPARSEBIT_API sbit_status sbit_quant_add_bits(sbit_graph *graph, sbit_error *error)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        const bool quantize = sbit__dequantize_is(node, "QuantizeLinear");
+        sbit_graph *body = NULL;
+        for (size_t b = 0; (body = sbit_node_body(node, b)) != NULL; b++) {
+            SBIT__TRY(sbit_quant_add_bits(body, error));
+        }
+        if (!quantize && !sbit__dequantize_is(node, "DequantizeLinear")) {
+            continue;
+        }
+        const char *text = sbit__graph_node_metadata(graph, id, "bits");
+        const sbit_dtype dtype =
+            sbit_graph_value(graph, quantize ? node->outputs[0] : node->inputs[0])->type.dtype;
+        const sbit_attr bits = sbit__attr_int(
+            "bits", text != NULL ? atoi(text) : (int64_t)sbit_dtype_bits((int32_t)dtype));
+        SBIT__TRY(sbit_graph_set_attr(graph, id, &bits, error));
+    }
     return SBIT_OK;
 }
 /* ---- end src/quant/dequantize.c ---- */

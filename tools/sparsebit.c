@@ -42,7 +42,8 @@ static const cli_command cli_commands[] = {
      "sparsebit eval model.onnx --data images:photos,labels=labels.txt --size 224x224",
      cli_eval},
     {"quantize", "MODEL", "quantize after training, with calibration data",
-     "--config --target --format --set --data --calib --batch --shuffle --seed --stats --encodings --save-encodings "
+     "--config --target --format --set --data --calib --batch --shuffle --seed --stats --input-names --output-names --dynamic --opset --extra-info "
+     "--encodings --save-encodings "
      "--save-stats --out --force --eval --limit --auto-exclude --max-drop --mixed-precision "
      "--size-budget --bops-budget --percent --to --prefer --time-budget --output "
      "--threads --json" CLI_PREP,

@@ -476,3 +476,26 @@ SPARSEBIT_API sbit_status sbit_format_convert(const sbit_graph *graph, const cha
     *out = copy;
     return SBIT_OK;
 }
+
+/* >>dequantize bits */
+SPARSEBIT_API sbit_status sbit_quant_add_bits(sbit_graph *graph, sbit_error *error)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        const bool quantize = sbit__dequantize_is(node, "QuantizeLinear");
+        sbit_graph *body = NULL;
+        for (size_t b = 0; (body = sbit_node_body(node, b)) != NULL; b++) {
+            SBIT__TRY(sbit_quant_add_bits(body, error));
+        }
+        if (!quantize && !sbit__dequantize_is(node, "DequantizeLinear")) {
+            continue;
+        }
+        const char *text = sbit__graph_node_metadata(graph, id, "bits");
+        const sbit_dtype dtype =
+            sbit_graph_value(graph, quantize ? node->outputs[0] : node->inputs[0])->type.dtype;
+        const sbit_attr bits = sbit__attr_int(
+            "bits", text != NULL ? atoi(text) : (int64_t)sbit_dtype_bits((int32_t)dtype));
+        SBIT__TRY(sbit_graph_set_attr(graph, id, &bits, error));
+    }
+    return SBIT_OK;
+}

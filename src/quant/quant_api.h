@@ -43,6 +43,10 @@ SPARSEBIT_API sbit_status sbit_dequantize(const sbit_graph *graph, sbit_graph **
 SPARSEBIT_API sbit_status sbit_format_convert(const sbit_graph *graph, const char *format,
                                               sbit_graph **out, sbit_error *error);
 
+/* The attribute `bits` at every QuantizeLinear and DequantizeLinear, as Sparsebit's extra_info has
+ * it. No standard knows it: such a file is for tools that do. */
+SPARSEBIT_API sbit_status sbit_quant_add_bits(sbit_graph *graph, sbit_error *error);
+
 /* Mean and variance of every BatchNormalization with constant statistics, anew from data, as
  * training would leave them: after pruning, or for what quantized layers compute. Errors: NOT_FOUND
  * if there is none. */

@@ -187,6 +187,23 @@ with tempfile.TemporaryDirectory() as folder:
                 if tensor.name.endswith("_scale") and "bias" not in tensor.name:
                     values = np.log2(npy.to_array(tensor))
                     check(np.array_equal(values, np.round(values)), "%s: powers of two" % tensor.name)
+    code, _, errors = tool("quantize", folder + "/float.onnx", "--data", "npy:" + folder + "/calib.npy", "-o",
+                           folder + "/named.onnx", "--input-names", "picture", "--output-names", "scores", "--opset", "19",
+                           "--dynamic", "picture:2=height", "--extra-info", "--set", "A.QUANTIZER.BIT=4")
+    if check(code == 0, "export settings %s" % (errors if code else "")):
+        named = onnx.load(folder + "/named.onnx")
+        onnx.checker.check_model(named, full_check=True)
+        check([i.name for i in named.graph.input] == ["picture"] and [o.name for o in named.graph.output] == ["scores"],
+              "names of inputs and outputs")
+        dims = named.graph.input[0].type.tensor_type.shape.dim
+        check([d.dim_param or d.dim_value for d in dims] == ["N", 3, "height", 10], "open dims")
+        check(named.opset_import[0].version == 19, "opset")
+        theirs = ort.InferenceSession(folder + "/named.onnx", providers=["CPUExecutionProvider"])
+        check(theirs.run(["scores"], {"picture": np.zeros((1, 3, 12, 10), np.float32)})[0].shape == (1, 6), "another height")
+        extra = onnx.load(folder + "/named_extra.onnx").graph.node
+        bits = [a.i for n in extra for a in n.attribute if a.name == "bits"]
+        pairs = [n for n in extra if n.op_type in ("QuantizeLinear", "DequantizeLinear")]
+        check(len(bits) == len(pairs) and {4, 8, 32} == set(bits), "bits of %d nodes: %s" % (len(pairs), set(bits)))
     for bits in (4, 8, 3):
         for block in (16, 32, 128):
             for scheme in ("symmetric", "affine"):

@@ -27,6 +27,10 @@ typedef struct cli_args {
     bool flip, keep_zeros, simulate, strict, auto_exclude, mixed_precision;
     const char *stats, *save_stats; /* files of what observers saw */
     const char *encodings, *save_encodings;
+    const char *input_names, *output_names;
+    cli_list dynamic;
+    int64_t opset;
+    bool extra_info;
     const char *out, *config, *target, *data, *eval, *format, *isa, *output;
     const char *ratio, *macs, *bytes;
     const char *val, *optimizer, *schedule, *teacher, *resume, *log;

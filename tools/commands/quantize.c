@@ -6,6 +6,7 @@
  * reported (report/quantize.c).
  */
 #include "commands/commands.h"
+#include "commands/export.h"
 #include "base/text.h"
 #include "report/quantize.h"
 #include "report/recipes.h"
@@ -328,10 +329,7 @@ static int cli_export(cli_job *job)
     if (error.status != SBIT_OK) {
         return cli_fail_library(&error, "cannot describe '%s'", job->args->out);
     }
-    if (sbit_graph_validate(job->built, &error) != SBIT_OK ||
-        sbit_graph_save(job->built, job->args->out, NULL, &error) != SBIT_OK) {
-        return cli_fail_library(&error, "cannot write '%s'", job->args->out);
-    }
+    CLI_TRY(cli_export_graph(job->args, job->built));
     return cli_file_bytes(job->args->out, &job->after.file_bytes);
 }
 
