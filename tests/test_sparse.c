@@ -492,6 +492,108 @@ TEST(wanda_and_activations_look_at_data)
     }
 }
 
+/* Channels r and 2 r, r = Relu(x), then 10 and 100 of them: r goes, and the second layer makes up
+ * for it. Without a bias: min (210 r - w 2 r)^2 + d (w - 100)^2 with d = 0.01 sum (2 r)^2, which is
+ * w = (420 + 0.04 * 100) / 4.04. With one: the same around the means, the bias takes the rest. */
+TEST(ridge_makes_up_for_what_goes)
+{
+    const float first[] = {1, 2}, second[] = {10, 100}, shift[] = {3};
+    const float data[] = {1, -2, 0.5f, 3, 4, -1, 2, 2};
+    const sbit_tensor x = build_tensor(SBIT_F32, "2,1,2,2", data);
+    for (int turn = 0; turn < 3; turn++) { /* no bias, a bias, the layer is left out */
+        build b;
+        sbit_sparse *sparse = NULL;
+        sbit_graph *out = NULL;
+        sbit_feed feed;
+        sbit_feed_desc desc;
+        sbit_sparse_repaired repaired;
+        memset(&desc, 0, sizeof desc);
+        desc.inputs = &x;
+        desc.input_count = 1;
+        build_begin(&b, 18);
+        sbit_value_id y = build_input(&b, "x", SBIT_F32, "N,1,2,2");
+        y = conv(&b, "first", y, build_constant(&b, "w1", SBIT_F32, "2,1,1,1", first), none, NULL,
+                 1);
+        y = build_unary(&b, "Relu", "relu", y);
+        y = conv(&b, "second", y, build_constant(&b, "w2", SBIT_F32, "1,2,1,1", second),
+                 turn == 1 ? build_constant(&b, "b2", SBIT_F32, "1", shift) : none, NULL, 1);
+        build_output(&b, y);
+        CHECK_OK(sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), b.error);
+        sbit_sconfig *config =
+            configure(&b, turn < 2 ? "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, "
+                                     "REPAIR: ridge}\n"
+                                   : "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, "
+                                     "REPAIR: ridge, SPECIFIC: [{\"second\": [REPAIR, none]}]}\n");
+        if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error) &&
+            CHECK_OK(sbit_sparse_select(sparse, NULL, &b.error), b.error) &&
+            CHECK_STATUS(sbit_sparse_repair(sparse, NULL, NULL, &b.error), SBIT_ERR_STATE,
+                         b.error) &&
+            CHECK_OK(sbit_sparse_repair(sparse, &feed, &repaired, &b.error), b.error) &&
+            CHECK_OK(sbit_sparse_shrink(sparse, &feed, &out, &b.error), b.error)) {
+            const double w = 424.0 / 4.04, mean = 12.5 / 8.0; /* of r */
+            CHECK_EQ_I64(dim(out, "w2", 1), 1);
+            CHECK_NEAR(number(out, "w2", 0), turn < 2 ? w : 100, 1e-3);
+            CHECK_EQ_I64(repaired.layers, turn < 2);
+            CHECK(turn == 2 ? repaired.after == repaired.before
+                            : repaired.after > repaired.before + 20.0);
+            if (turn == 1) {
+                CHECK_NEAR(number(out, "b2", 0), 3 + (210 - 2 * w) * mean, 1e-3);
+            }
+            sbit_graph_destroy(out);
+            out = NULL;
+            /* the next choice starts from the weights as they were */
+            CHECK_OK(sbit_sparse_select(sparse, NULL, &b.error), b.error);
+            CHECK_OK(sbit_sparse_shrink(sparse, NULL, &out, &b.error), b.error);
+            CHECK_NEAR(number(out, "w2", 0), 100, 0);
+        }
+        sbit_graph_destroy(out);
+        sbit_feed_close(&feed);
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
+/* The first layer of a pair loses its first channel; the mean and variance of what is left behind
+ * the second are those of the data: x * 2 * 3 with x = 1 2 3 4. */
+TEST(statistics_are_taken_anew)
+{
+    const float first[] = {1, 2}, second[] = {10, 3}, one[] = {1}, zero[] = {0};
+    const float data[] = {1, 2, 3, 4};
+    const sbit_tensor x = build_tensor(SBIT_F32, "1,1,2,2", data);
+    build b;
+    sbit_graph *out = NULL;
+    sbit_feed feed;
+    sbit_feed_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = &x;
+    desc.input_count = 1;
+    build_begin(&b, 18);
+    sbit_value_id in[5];
+    sbit_value_id y = build_input(&b, "x", SBIT_F32, "N,1,2,2");
+    y = conv(&b, "first", y, build_constant(&b, "w1", SBIT_F32, "2,1,1,1", first), none, NULL, 1);
+    in[0] = conv(&b, "second", y, build_constant(&b, "w2", SBIT_F32, "1,2,1,1", second), none, NULL,
+                 1);
+    in[1] = build_constant(&b, "gamma", SBIT_F32, "1", one);
+    in[2] = build_constant(&b, "beta", SBIT_F32, "1", zero);
+    in[3] = build_constant(&b, "mean", SBIT_F32, "1", zero);
+    in[4] = build_constant(&b, "var", SBIT_F32, "1", one);
+    build_output(&b, build_node(&b, "BatchNormalization", "bn", in, 5, NULL, 0));
+    CHECK_OK(sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), b.error);
+    sbit_sconfig *config = configure(
+        &b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, REPAIR: batch_norm}\n");
+    if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, &feed, &out, &b.error), b.error)) {
+        CHECK_EQ_I64(dim(out, "w1", 0), 1);
+        CHECK_NEAR(number(out, "w2", 0), 3, 0);
+        CHECK_NEAR(number(out, "mean", 0), 15, 1e-4);
+        CHECK_NEAR(number(out, "var", 0), 36 * 1.25, 1e-3);
+    }
+    sbit_graph_destroy(out);
+    sbit_feed_close(&feed);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
 /* ---- patterns that other tools cut wrongly (field reports A7) */
 
 static sbit_value_id plain_conv(build *b, const char *name, sbit_value_id x, const char *dims,

@@ -84,8 +84,8 @@ static const cli_command cli_commands[] = {
      "sparsebit convert integers.onnx --format qdq -o int8.onnx",
      cli_convert},
     {"prune", "MODEL", "remove channels, exactly",
-     "--config --set --ratio --macs --bytes --data --limit --batch --mask-only --explain --out "
-     "--force "
+     "--config --set --ratio --macs --bytes --repair --data --limit --batch --mask-only --explain "
+     "--out --force "
      "--threads --json" CLI_PREP,
      "--out",
      "Scores the channels of every layer, removes the smallest of each group of channels that "

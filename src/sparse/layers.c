@@ -125,7 +125,6 @@ SBIT__FN void sbit__layers_free(sbit_sparse *sparse)
         if (sparse->layers[i].owns_weight) {
             sbit_tensor_free(sparse->ctx, &sparse->layers[i].weight);
         }
-        sbit_tensor_free(sparse->ctx, &sparse->layers[i].original);
     }
 }
 
@@ -202,16 +201,34 @@ SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *fe
 
 /* >>updates */
 
-SBIT__FN sbit_status sbit__layers_restore(sbit_sparse *sparse, sbit_error *error)
+SBIT__FN sbit_status sbit__sparse_change(sbit_sparse *sparse, sbit_value_id id,
+                                         const sbit_tensor *tensor, sbit_error *error)
 {
-    for (size_t i = 0; i < sparse->layer_count; i++) {
-        sbit__sparse_layer *layer = &sparse->layers[i];
-        if (layer->original.data != NULL) {
-            SBIT__TRY(sbit_graph_set_constant(sparse->graph,
-                                              sparse->labeler.members[layer->member].value,
-                                              &layer->original, error));
-            sbit_tensor_free(sparse->ctx, &layer->original);
+    if (sparse->was[id.idx].data == NULL) {
+        SBIT__TRY(sbit__tensor_copy(sparse->ctx, &sbit_graph_value(sparse->graph, id)->constant,
+                                    &sparse->was[id.idx], error));
+    }
+    return sbit_graph_set_constant(sparse->graph, id, tensor, error);
+}
+
+SBIT__FN sbit_status sbit__sparse_unchanged(const sbit_sparse *sparse, sbit_graph *copy,
+                                            sbit_error *error)
+{
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
+        sbit_value_id id;
+        id.idx = v;
+        if (sparse->was[v].data != NULL) {
+            SBIT__TRY(sbit_graph_set_constant(copy, id, &sparse->was[v], error));
         }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__sparse_restore(sbit_sparse *sparse, sbit_error *error)
+{
+    SBIT__TRY(sbit__sparse_unchanged(sparse, sparse->graph, error));
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
+        sbit_tensor_free(sparse->ctx, &sparse->was[v]);
     }
     return SBIT_OK;
 }
@@ -229,11 +246,9 @@ static sbit_status sbit__layer_change(sbit_sparse *sparse, sbit__sparse_layer *l
     SBIT__TRY(sbit__layers_observe(sparse, layer, feed, error));
     SBIT__TRY(sbit__mask_of(sparse, id, &keep, error));
     SBIT__TRY(sbit__tensor_copy(sparse->ctx, &layer->weight, weight, error));
-    SBIT__TRY(sbit__tensor_copy(sparse->ctx, &layer->weight, &layer->original, error));
     SBIT__TRY(layer->row->update(layer->state, &layer->call, layer->settings.ratio,
                                  layer->settings.n_of_m, (float *)weight->data, keep, error));
-    SBIT__TRY(sbit_graph_set_constant(sparse->graph, id, weight, error));
-    return SBIT_OK;
+    return sbit__sparse_change(sparse, id, weight, error);
 }
 
 SBIT__FN sbit_status sbit__layers_update(sbit_sparse *sparse, const sbit_feed *feed,

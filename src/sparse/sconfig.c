@@ -34,6 +34,13 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "unstructured: blocks of rows x columns go, such as 1x4; -1: all of them"},
     {"N_OF_M", SBIT_KEY_STRING, "", 0, 0, NULL,
      "unstructured: 2:4 prunes two of every four neighbours along the inputs, RATIO or not"},
+    {"REPAIR", SBIT_KEY_CHOICE, "none", 0, 0, "none|ridge|batch_norm|both",
+     "from data, without training: least squares of the layers behind what goes, new statistics of "
+     "BatchNormalization"},
+    {"RIDGE.DAMPING", SBIT_KEY_FLOAT, "0.01", 1e-9, 1e3, NULL,
+     "REPAIR ridge: pull towards the weights as they were, in mean squares of the inputs"},
+    {"RIDGE.POSITIONS", SBIT_KEY_INT, "32", 0, 1e9, NULL,
+     "REPAIR ridge: places of each sample that are looked at; 0: all"},
     {"SCHEDULE", SBIT_KEY_CHOICE, "constant", 0, 0, NULL, "how RATIO is reached over steps"},
     {"INITIAL", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "ratio at step 0 of the schedule"},
     {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
@@ -223,6 +230,13 @@ SPARSEBIT_API void sbit_sconfig_print(const sbit_sconfig *config, bool only_set,
     sbit__tree_print(&config->tree, only_set, put, user);
 }
 
+static uint32_t sbit__sconfig_repair(const char *word)
+{
+    const bool both = sbit__streq(word, "both");
+    return (both || sbit__streq(word, "ridge") ? SBIT_REPAIR_RIDGE : 0u) |
+           (both || sbit__streq(word, "batch_norm") ? SBIT_REPAIR_BATCH_NORM : 0u);
+}
+
 SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_graph *graph,
                                            sbit_node_id node, sbit__arena *arena,
                                            sbit_options *options, sbit_sparse_settings *out,
@@ -238,6 +252,7 @@ SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_grap
     out->whole_model = sbit__streq(sbit_options_string(options, "SCOPE"), "model");
     out->max_ratio = sbit_options_float(options, "MAX_RATIO");
     out->prune_bias = sbit_options_bool(options, "PRUNE_BIAS");
+    out->repair = sbit__sconfig_repair(sbit_options_string(options, "REPAIR"));
     out->min_kept = sbit_options_int(options, "MIN_KEPT");
     out->align = sbit_options_int(options, "ALIGN");
     sbit__sconfig_pair(sbit_options_string(options, "BLOCK"), 'x', out->block);

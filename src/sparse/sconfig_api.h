@@ -14,6 +14,8 @@
  *       ALIGN: 1                # channels kept are a multiple of it
  *       BLOCK: 1x4              # elements in blocks of rows x columns
  *       N_OF_M: "2:4"           # two of every four neighbours along the inputs
+ *       REPAIR: both            # ridge: the layers behind what goes make up for it (least squares
+ *                               # on data); batch_norm: statistics anew; both
  *       SCHEDULE: agp           # for sbit_sparse_step, from INITIAL to RATIO
  *
  * Sparsers have keys of their own (ACTIVATION, FPGM.P ...): `sparsebit strategies`.
@@ -47,6 +49,12 @@ SPARSEBIT_API void sbit_sconfig_print(const sbit_sconfig *config, bool only_set,
                                       void (*put)(const char *text, size_t size, void *user),
                                       void *user);
 
+/* What pruning spoiled is made up for with, as bits: see sbit_sparse_repair. */
+enum {
+    SBIT_REPAIR_RIDGE = 1,
+    SBIT_REPAIR_BATCH_NORM = 2
+};
+
 /* What one layer gets, after SPECIFIC (the first glob that matches wins; see >>layer names). */
 typedef struct sbit_sparse_settings {
     bool structured;      /* whole output channels; else single elements */
@@ -55,6 +63,7 @@ typedef struct sbit_sparse_settings {
     bool whole_model;     /* all such layers are ranked together ... */
     double max_ratio;     /* ... and no one loses more than this part */
     bool prune_bias;      /* pruned channels are 0; else biases stay and are folded */
+    uint32_t repair;      /* of SBIT_REPAIR_* */
     int64_t min_kept, align;
     int64_t block[2];  /* of elements, rows and columns; 0: none, -1: all */
     int64_t n_of_m[2]; /* {2, 4}: two of four neighbours go; 0: none */

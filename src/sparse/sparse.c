@@ -38,13 +38,15 @@ static sbit_status sbit__sparse_arrays(sbit_sparse *sparse, sbit_error *error)
     const size_t groups = (size_t)sparse->groups.group_count + 1;
     sbit__arena *arena = &sparse->arena;
     sparse->keep = (uint8_t **)sbit__arena_array(arena, values, sizeof(uint8_t *));
+    sparse->was = (sbit_tensor *)sbit__arena_array(arena, values, sizeof(sbit_tensor));
     sparse->in_original = (bool *)sbit__arena_array(arena, values, sizeof(bool));
     sparse->marks = (bool *)sbit__arena_array(arena, values, sizeof(bool));
     sparse->removed = (bool *)sbit__arena_array(arena, classes, sizeof(bool));
     sparse->kept_why = (const char **)sbit__arena_array(arena, classes, sizeof(char *));
     sparse->group_names = (const char **)sbit__arena_array(arena, groups, sizeof(char *));
-    if (sparse->keep == NULL || sparse->in_original == NULL || sparse->marks == NULL ||
-        sparse->removed == NULL || sparse->kept_why == NULL || sparse->group_names == NULL) {
+    if (sparse->keep == NULL || sparse->was == NULL || sparse->in_original == NULL ||
+        sparse->marks == NULL || sparse->removed == NULL || sparse->kept_why == NULL ||
+        sparse->group_names == NULL) {
         return sbit__fail_oom(error, values * sizeof(uint8_t *));
     }
     for (int32_t g = 0; g < sparse->groups.group_count; g++) {
@@ -106,6 +108,9 @@ SPARSEBIT_API sbit_status sbit_sparse_create(const sbit_graph *graph, sbit_sconf
 SPARSEBIT_API void sbit_sparse_destroy(sbit_sparse *sparse)
 {
     if (sparse != NULL) {
+        for (uint32_t v = 1; sparse->was != NULL && v < sbit_graph_value_limit(sparse->graph); v++) {
+            sbit_tensor_free(sparse->ctx, &sparse->was[v]);
+        }
         sbit__layers_free(sparse);
         sbit__labeler_deinit(&sparse->labeler);
         sbit__arena_deinit(&sparse->arena);
@@ -188,7 +193,7 @@ SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse)
 SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbit_feed *feed,
                                                   sbit_error *error)
 {
-    SBIT__TRY(sbit__layers_restore(sparse, error));
+    SBIT__TRY(sbit__sparse_restore(sparse, error));
     SBIT__TRY(sbit__layers_score(sparse, feed, error));
     sbit__masks_clear(sparse);
     sparse->masks_fit = false;
@@ -251,7 +256,7 @@ static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error
 SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
                                              sbit_error *error)
 {
-    SBIT__TRY(sbit__layers_restore(sparse, error));
+    SBIT__TRY(sbit__sparse_restore(sparse, error));
     SBIT__TRY(sbit__layers_score(sparse, feed, error));
     sbit__sparse_forget_reasons(sparse);
     sparse->masks_fit = true;
@@ -279,6 +284,7 @@ SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char
         return sbit__fail(error, SBIT_ERR_SHAPE, name, "'%s' is %s, not %s", name, had, has);
     }
     sparse->masks_fit = false; /* what removed channels are may have changed */
+    sbit_tensor_free(sparse->ctx, &sparse->was[id.idx]);
     if (sparse->original != NULL && sparse->in_original[id.idx]) {
         SBIT__TRY(sbit__originals_put(sparse, sparse->original, id, weight, error));
     } else {
@@ -448,6 +454,7 @@ SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *conf
     }
     SBIT__TRY(sbit_sparse_create(graph, config, &sparse, error));
     sbit_status status = sbit_sparse_select(sparse, feed, error);
+    status = status == SBIT_OK ? sbit_sparse_repair(sparse, feed, NULL, error) : status;
     if (status == SBIT_OK && sbit__sparse_masks_any(sparse)) {
         status = sbit_sparse_shrink(sparse, feed, out, error);
     } else if (status == SBIT_OK) {

@@ -6,6 +6,7 @@
  *
  *     create -> calc_params (a mask for every layer by itself, as Sparsebit gives it)
  *            or select (channels of all layers together: what can be cut)
+ *            -> repair (from data, without training)
  *            -> masked: a graph of the same shapes; shrink: without the channels; export_onnx
  *
  * A sbit_sparse owns a simplified copy of the graph, with BatchNormalization as it is. A channel is
@@ -64,6 +65,21 @@ typedef struct sbit_sparse_budget {
 SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse_budget *budget,
                                           const sbit_feed *feed, sbit_error *error);
 
+/* REPAIR of the configuration, after select (or masks of one's own) and before masked or shrink:
+ * ridge changes the weights that stay of the layers behind what went, one after the other, so that
+ * they compute on the feed what they did before anything was pruned (Conv without groups or with,
+ * Gemm, MatMul; rows of at most 6,912 weights; SPECIFIC with [REPAIR, none] leaves a layer out);
+ * batch_norm then takes the statistics of every BatchNormalization anew. The next select starts
+ * from the original weights. Runs both models up to every layer. out may be NULL; without REPAIR it
+ * is all 0. Errors: STATE without a feed. */
+typedef struct sbit_sparse_repaired {
+    double before, ridge, after; /* SQNR of the float outputs on the feed, dB: masked, after ridge,
+                                    after both */
+    int64_t layers, norms;       /* that were repaired */
+} sbit_sparse_repaired;
+SPARSEBIT_API sbit_status sbit_sparse_repair(sbit_sparse *sparse, const sbit_feed *feed,
+                                             sbit_sparse_repaired *out, sbit_error *error);
+
 /* >>masks: of the constants of sbit_sparse_graph. One byte an element, 1 keep, 0 pruned. */
 typedef struct sbit_mask {
     sbit_value_id value; /* the weight or bias */
@@ -96,7 +112,7 @@ SPARSEBIT_API sbit_status sbit_sparse_shrink(sbit_sparse *sparse, const sbit_fee
 SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const char *path,
                                                   const sbit_onnx_write_desc *desc,
                                                   sbit_error *error);
-/* create, select, shrink. Where nothing can be cut the result is a copy of the graph, with a
+/* create, select, repair, shrink. Where nothing can be cut the result is a copy of the graph, with a
  * warning. feed may be NULL unless a sparser looks at data. */
 SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *config,
                                      const sbit_feed *feed, sbit_graph **out, sbit_error *error);

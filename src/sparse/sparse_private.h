@@ -15,6 +15,7 @@
  *   select.c     which classes go: exact counts, balanced
  *   elements_mask.c  masks of single elements, blocks, N of M
  *   mask.c       masks of constants, from layers or from classes
+ *   repair.c     layers make up for what goes
  *   folded.c     what a removed channel is: a constant that the layers behind it take up
  *   cut.c        constants lose indices; follow.c: attributes and shapes follow
  *   verify.c     the masked and the smaller graph are run and compared
@@ -209,8 +210,6 @@ typedef struct sbit__sparse_layer {
     sbit_options options;
     sbit_tensor weight; /* float32; owned if the graph's is of another type */
     bool owns_weight;
-    sbit_tensor
-        original;       /* owned; the weight before its sparser changed it; data NULL: it did not */
     const float *gamma; /* of the BatchNormalization behind it */
     sbit_parts units;
     sbit_sparser_call call;
@@ -235,6 +234,7 @@ struct sbit_sparse {
     sbit__groups groups;
     sbit__sparse_layer *layers;
     size_t layer_count;
+    sbit_tensor *was;      /* by value: before a sparser or a repair changed it; no data: as it is */
     uint8_t **keep;        /* by value; NULL: all kept; in the arena */
     bool *marks;           /* by value: memory for sbit__graph_mark_back */
     bool *removed;         /* by class */
@@ -250,8 +250,14 @@ struct sbit_sparse {
 SBIT__FN sbit_status sbit__layers_make(sbit_sparse *sparse, sbit_sconfig *config,
                                        sbit_error *error);
 SBIT__FN void sbit__layers_free(sbit_sparse *sparse);
-/* Weights that sparsers changed become what they were. */
-SBIT__FN sbit_status sbit__layers_restore(sbit_sparse *sparse, sbit_error *error);
+/* A constant gets another tensor until the masks are made again. */
+SBIT__FN sbit_status sbit__sparse_change(sbit_sparse *sparse, sbit_value_id id,
+                                         const sbit_tensor *tensor, sbit_error *error);
+/* A copy of the graph gets what was there before all changes. */
+SBIT__FN sbit_status sbit__sparse_unchanged(const sbit_sparse *sparse, sbit_graph *copy,
+                                            sbit_error *error);
+/* All changes are taken back. */
+SBIT__FN sbit_status sbit__sparse_restore(sbit_sparse *sparse, sbit_error *error);
 /* Masks, and new weights, of the layers whose sparsers give them, one after the other. */
 SBIT__FN sbit_status sbit__layers_update(sbit_sparse *sparse, const sbit_feed *feed,
                                          sbit_error *error);

@@ -210,20 +210,7 @@ SBIT__FN sbit_status sbit__originals_put(const sbit_sparse *sparse, sbit_graph *
     return SBIT_OK;
 }
 
-/* Weights are not what they were, whatever masks say: a sparser changed them. */
-static bool sbit__verify_is_changed(const sbit_sparse *sparse, uint32_t value)
-{
-    for (size_t i = 0; i < sparse->layer_count; i++) {
-        const sbit__sparse_layer *layer = &sparse->layers[i];
-        if (layer->original.data != NULL &&
-            (value == 0 || sparse->labeler.members[layer->member].value.idx == value)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Puts what the masks changed into a copy of the user's graph; false: it lacks some of it. */
+/* Puts what masks, sparsers and repairs changed into a copy of the user's graph; false: it lacks some of it. */
 static sbit_status sbit__verify_mask_original(const sbit_sparse *sparse, const sbit_graph *masked,
                                               sbit_graph *copy, bool *all, sbit_error *error)
 {
@@ -231,13 +218,14 @@ static sbit_status sbit__verify_mask_original(const sbit_sparse *sparse, const s
     for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph) && *all; v++) {
         sbit_value_id id;
         id.idx = v;
-        if (sparse->keep[v] == NULL) {
+        if (sparse->keep[v] == NULL && sparse->was[v].data == NULL) {
             continue;
         }
         const sbit_tensor *now = &sbit_graph_value(masked, id)->constant;
-        const sbit_tensor *before = &sbit_graph_value(sparse->graph, id)->constant;
-        if (memcmp(now->data, before->data, sbit_tensor_bytes(now)) != 0 ||
-            sbit__verify_is_changed(sparse, v)) {
+        const sbit_tensor *before = sparse->was[v].data != NULL
+                                        ? &sparse->was[v]
+                                        : &sbit_graph_value(sparse->graph, id)->constant;
+        if (memcmp(now->data, before->data, sbit_tensor_bytes(now)) != 0) {
             *all = sparse->in_original[v];
             if (*all) {
                 SBIT__TRY(sbit__originals_put(sparse, copy, id, now, error));
@@ -252,12 +240,15 @@ static sbit_status sbit__verify_original(sbit__verify *v, const sbit_graph *mask
 {
     const sbit_sparse *sparse = v->sparse;
     sbit_graph *copy = NULL;
-    bool all = false;
+    bool all = false, changed = false; /* changed: sparse->graph is not the model any more */
+    for (uint32_t i = 1; i < sbit_graph_value_limit(sparse->graph); i++) {
+        changed = changed || sparse->was[i].data != NULL;
+    }
     SBIT__TRY(sbit_graph_clone(sparse->original, &copy, error));
     sbit_status status = sbit__verify_mask_original(sparse, masked, copy, &all, error);
     if (status == SBIT_OK && all) {
         status = sbit__verify_pair(v, "the masked model", copy, "the smaller one", shrunk, error);
-    } else if (status == SBIT_OK && !sbit__verify_is_changed(sparse, 0)) {
+    } else if (status == SBIT_OK && !changed) {
         status = sbit__verify_pair(v, "the model", sparse->original, "its simplified copy",
                                    sparse->graph, error);
     }

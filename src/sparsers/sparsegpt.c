@@ -55,8 +55,7 @@ static sbit_status sbit__gpt_observe(void *state, const sbit_sparser_call *call,
     return SBIT_OK;
 }
 
-/* h = L L^T in place, in the lower half; false: not positive. */
-static bool sbit__gpt_cholesky(double *h, int64_t n)
+SBIT__FN bool sbit__cholesky(double *h, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         for (int64_t k = 0; k <= i; k++) {
@@ -77,11 +76,27 @@ static bool sbit__gpt_cholesky(double *h, int64_t n)
     return true;
 }
 
+SBIT__FN void sbit__cholesky_solve(const double *l, int64_t n, double *x)
+{
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < i; k++) {
+            x[i] -= l[i * n + k] * x[k];
+        }
+        x[i] /= l[i * n + i];
+    }
+    for (int64_t i = n; i-- > 0;) { /* by rows of L: contiguous */
+        x[i] /= l[i * n + i];
+        for (int64_t k = 0; k < i; k++) {
+            x[k] -= l[i * n + k] * x[i];
+        }
+    }
+}
+
 /* Of h, symmetric and positive, the upper factor U of its inverse: inverse = U^T U. `m` is scratch.
  */
 static bool sbit__gpt_factor(double *h, double *m, int64_t n)
 {
-    if (!sbit__gpt_cholesky(h, n)) {
+    if (!sbit__cholesky(h, n)) {
         return false;
     }
     for (int64_t c = 0; c < n; c++) { /* m = L^-1, lower */
@@ -102,7 +117,7 @@ static bool sbit__gpt_factor(double *h, double *m, int64_t n)
             h[i * n + k] = h[k * n + i] = sum;
         }
     }
-    if (!sbit__gpt_cholesky(h, n)) {
+    if (!sbit__cholesky(h, n)) {
         return false;
     }
     for (int64_t i = 0; i < n; i++) { /* U = L^T */

@@ -33,6 +33,11 @@ extern "C" {
 SBIT__SPARSERS(SBIT__SPARSER_DECLARE)
 #undef SBIT__SPARSER_DECLARE
 
+/* sparsegpt.c: h[n][n] = L L^T in place, in the lower half; false: not positive. */
+SBIT__FN bool sbit__cholesky(double *h, int64_t n);
+/* x = h^-1 x, with the L of h. */
+SBIT__FN void sbit__cholesky_solve(const double *l, int64_t n, double *x);
+
 SBIT__FN const sbit__kind *sbit__kind_sparser(void);
 SBIT__FN const sbit__kind *sbit__kind_sparsity(void);
 

@@ -69,6 +69,8 @@ static const cli_option cli_options[] = {
      "the smallest ratio that leaves this share of the multiply-accumulates"},
     {"--bytes", NULL, "1MB|0.5x", CLI_TEXT, CLI_AT(bytes), 0, 0, NULL,
      "likewise, of the file: a size or a share"},
+    {"--repair", NULL, "WHAT", CLI_TEXT, CLI_AT(repair), 0, 0, NULL,
+     "ridge, batch_norm or both: from the data, without training, make up for what goes"},
     {"--mask-only", NULL, NULL, CLI_FLAG, CLI_AT(mask_only), 0, 0, NULL,
      "set to zero what is pruned and keep all shapes"},
     {"--explain", NULL, NULL, CLI_FLAG, CLI_AT(explain), 0, 0, NULL,

@@ -23,6 +23,7 @@ typedef struct cli_pruning {
     sbit_feed feed;
     bool has_data, unchanged;
     sbit_graph_cost before, after;
+    sbit_sparse_repaired repaired;
     uint64_t bytes_after;
     double seconds;
 } cli_pruning;
@@ -72,7 +73,11 @@ static int cli_prune_configure(cli_pruning *p)
     for (size_t i = 0; i < args->set.count; i++) {
         CLI_TRY(cli_prune_set_pair(p, args->set.items[i]));
     }
-    return args->ratio != NULL ? cli_prune_set(p, "SPARSER.RATIO", args->ratio, "--ratio") : CLI_OK;
+    if (args->ratio != NULL) {
+        CLI_TRY(cli_prune_set(p, "SPARSER.RATIO", args->ratio, "--ratio"));
+    }
+    return args->repair != NULL ? cli_prune_set(p, "SPARSER.REPAIR", args->repair, "--repair")
+                                : CLI_OK;
 }
 
 /* "0.5x": a share; else a size, "1MB", "300k", that is turned into one. */
@@ -126,6 +131,9 @@ static int cli_prune_choose(cli_pruning *p)
     error.status = args->macs != NULL || args->bytes != NULL
                        ? sbit_sparse_fit(p->sparse, &budget, feed, &error)
                        : sbit_sparse_select(p->sparse, feed, &error);
+    if (error.status == SBIT_OK) {
+        error.status = sbit_sparse_repair(p->sparse, feed, &p->repaired, &error);
+    }
     return error.status == SBIT_OK || p->source.failed
                ? (p->source.failed ? CLI_BAD : CLI_OK)
                : cli_fail_library(&error, "cannot prune '%s'", p->model.path);
@@ -163,8 +171,12 @@ static int cli_prune_make(cli_pruning *p)
         return p->source.failed ? CLI_BAD
                                 : cli_fail_library(&error, "cannot prune '%s'", p->model.path);
     }
+    if (p->unchanged) {
+        p->after = p->before;
+    } else if (sbit_graph_cost_of(p->out, &p->after, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "cannot prune '%s'", p->model.path);
+    }
     if (sbit_graph_validate(p->out, &error) != SBIT_OK ||
-        sbit_graph_cost_of(p->out, &p->after, &error) != SBIT_OK ||
         sbit_graph_save(p->out, p->args->out, NULL, &error) != SBIT_OK) {
         return cli_fail_library(&error, "cannot write '%s'", p->args->out);
     }
@@ -254,6 +266,18 @@ static int cli_prune_show(const cli_pruning *p)
                   cli_bytes_text((double)p->bytes_after, b, sizeof b),
                   cli_prune_part((double)p->bytes_after, (double)p->model.file_bytes));
     CLI_TRY(cli_table_print(&table, stdout));
+    if (p->repaired.layers + p->repaired.norms > 0) {
+        printf("outputs on the data (SQNR): %.1f dB pruned", p->repaired.before);
+        if (p->repaired.layers > 0) {
+            printf(", %.1f dB with %lld layers repaired", p->repaired.ridge,
+                   (long long)p->repaired.layers);
+        }
+        if (p->repaired.norms > 0) {
+            printf(", %.1f dB with %lld BatchNormalizations re-estimated", p->repaired.after,
+                   (long long)p->repaired.norms);
+        }
+        printf("\n");
+    }
     printf("%s, %.2f s: %s\n",
            p->unchanged         ? "unchanged"
            : p->args->mask_only ? "masked"
@@ -295,6 +319,15 @@ static int cli_prune_json(const cli_pruning *p)
         }
     }
     sbit_json_close(&json.to, ']');
+    if (p->repaired.layers + p->repaired.norms > 0) {
+        sbit_json_open(&json.to, "repair", '{');
+        sbit_json_number(&json.to, "sqnr_pruned", p->repaired.before);
+        sbit_json_number(&json.to, "sqnr_ridge", p->repaired.ridge);
+        sbit_json_number(&json.to, "sqnr_repaired", p->repaired.after);
+        sbit_json_int(&json.to, "layers", p->repaired.layers);
+        sbit_json_int(&json.to, "batch_norms", p->repaired.norms);
+        sbit_json_close(&json.to, '}');
+    }
     sbit_json_number(&json.to, "seconds", p->seconds);
     sbit_json_close(&json.to, '}');
     return cli_json_print(&json);
