@@ -1229,7 +1229,10 @@ SPARSEBIT_API sbit_status sbit_quant_analyze(sbit_quant *quant, const sbit_feed 
  *       MIN_KEPT: 1             # channels of a layer that stay
  *       ALIGN: 1                # channels kept are a multiple of it
  *       BLOCK: 1x4              # elements in blocks of rows x columns
+ *       DIAGONAL: 3             # all but a band along the diagonal goes
  *       N_OF_M: "2:4"           # two of every four neighbours along the inputs
+ *       REPAIR: both            # ridge: the layers behind what goes make up for it (least squares
+ *                               # on data); batch_norm: statistics anew; both
  *       SCHEDULE: agp           # for sbit_sparse_step, from INITIAL to RATIO
  *
  * Sparsers have keys of their own (ACTIVATION, FPGM.P ...): `sparsebit strategies`.
@@ -1255,6 +1258,12 @@ SPARSEBIT_API void sbit_sconfig_print(const sbit_sconfig *config, bool only_set,
                                       void (*put)(const char *text, size_t size, void *user),
                                       void *user);
 
+/* What pruning spoiled is made up for with, as bits: see sbit_sparse_repair. */
+enum {
+    SBIT_REPAIR_RIDGE = 1,
+    SBIT_REPAIR_BATCH_NORM = 2
+};
+
 /* What one layer gets, after SPECIFIC (the first glob that matches wins; see >>layer names). */
 typedef struct sbit_sparse_settings {
     bool structured;      /* whole output channels; else single elements */
@@ -1263,8 +1272,10 @@ typedef struct sbit_sparse_settings {
     bool whole_model;     /* all such layers are ranked together ... */
     double max_ratio;     /* ... and no one loses more than this part */
     bool prune_bias;      /* pruned channels are 0; else biases stay and are folded */
+    uint32_t repair;      /* of SBIT_REPAIR_* */
     int64_t min_kept, align;
     int64_t block[2];  /* of elements, rows and columns; 0: none, -1: all */
+    int64_t diagonal;  /* all but a band of this width goes; 0: none */
     int64_t n_of_m[2]; /* {2, 4}: two of four neighbours go; 0: none */
 } sbit_sparse_settings;
 /* Not thread-safe: notes which globs matched. */
@@ -1282,6 +1293,7 @@ SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_gr
  *
  *     create -> calc_params (a mask for every layer by itself, as Sparsebit gives it)
  *            or select (channels of all layers together: what can be cut)
+ *            -> repair (from data, without training)
  *            -> masked: a graph of the same shapes; shrink: without the channels; export_onnx
  *
  * A sbit_sparse owns a simplified copy of the graph, with BatchNormalization as it is. A channel is
@@ -1332,6 +1344,21 @@ typedef struct sbit_sparse_budget {
 SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse_budget *budget,
                                           const sbit_feed *feed, sbit_error *error);
 
+/* REPAIR of the configuration, after select (or masks of one's own) and before masked or shrink:
+ * ridge changes the weights that stay of the layers behind what went, one after the other, so that
+ * they compute on the feed what they did before anything was pruned (Conv without groups or with,
+ * Gemm, MatMul; rows of at most 6,912 weights; SPECIFIC with [REPAIR, none] leaves a layer out);
+ * batch_norm then takes the statistics of every BatchNormalization anew. The next select starts
+ * from the original weights. Runs both models up to every layer. out may be NULL; without REPAIR it
+ * is all 0. Errors: STATE without a feed. */
+typedef struct sbit_sparse_repaired {
+    double before, ridge, after; /* SQNR of the float outputs on the feed, dB: masked, after ridge,
+                                    after both */
+    int64_t layers, norms;       /* that were repaired */
+} sbit_sparse_repaired;
+SPARSEBIT_API sbit_status sbit_sparse_repair(sbit_sparse *sparse, const sbit_feed *feed,
+                                             sbit_sparse_repaired *out, sbit_error *error);
+
 /* >>masks: of the constants of sbit_sparse_graph. One byte an element, 1 keep, 0 pruned. */
 typedef struct sbit_mask {
     sbit_value_id value; /* the weight or bias */
@@ -1364,7 +1391,7 @@ SPARSEBIT_API sbit_status sbit_sparse_shrink(sbit_sparse *sparse, const sbit_fee
 SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const char *path,
                                                   const sbit_onnx_write_desc *desc,
                                                   sbit_error *error);
-/* create, select, shrink. Where nothing can be cut the result is a copy of the graph, with a
+/* create, select, repair, shrink. Where nothing can be cut the result is a copy of the graph, with a
  * warning. feed may be NULL unless a sparser looks at data. */
 SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *config,
                                      const sbit_feed *feed, sbit_graph **out, sbit_error *error);
@@ -2508,13 +2535,13 @@ SPARSEBIT_API sbit_status sbit_walk_finish(sbit_walk *walk, const sbit_quant_bui
  * lose the same channels.
  */
 
-/* What a sparser looks at besides the weight; the model is run on data to provide the first three.
- */
+/* What a sparser looks at besides the weight; the model is run on data to provide all but gamma. */
 enum {
     SBIT_NEEDS_INPUT = 1,     /* of the layer */
     SBIT_NEEDS_OUTPUT = 2,    /* of the layer */
     SBIT_NEEDS_ACTIVATED = 4, /* behind BatchNormalization and activation; else the output */
-    SBIT_NEEDS_GAMMA = 8      /* scales of the BatchNormalization behind the layer */
+    SBIT_NEEDS_GAMMA = 8,     /* scales of the BatchNormalization behind the layer */
+    SBIT_NEEDS_GRADIENT = 16  /* of the loss (LOSS, on data with targets) with respect to the weight */
 };
 
 /* What one score stands for. */
@@ -82803,11 +82830,19 @@ extern "C" {
     X(mean_activation)                                                                             \
     X(hrank)                                                                                       \
     X(wanda)                                                                                       \
+    X(taylor)                                                                                      \
+    X(fisher)                                                                                      \
+    X(movement)                                                                                    \
     X(sparsegpt)
 
 #define SBIT__SPARSER_DECLARE(name) SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void);
 SBIT__SPARSERS(SBIT__SPARSER_DECLARE)
 #undef SBIT__SPARSER_DECLARE
+
+/* sparsegpt.c: h[n][n] = L L^T in place, in the lower half; false: not positive. */
+SBIT__FN bool sbit__cholesky(double *h, int64_t n);
+/* x = h^-1 x, with the L of h. */
+SBIT__FN void sbit__cholesky_solve(const double *l, int64_t n, double *x);
 
 SBIT__FN const sbit__kind *sbit__kind_sparser(void);
 SBIT__FN const sbit__kind *sbit__kind_sparsity(void);
@@ -83275,6 +83310,110 @@ SBIT__ACTIVATION_ROW(wanda, "|w| times the norm of what it is multiplied with", 
 #undef SBIT__ACTIVATION_ROW
 /* ---- end src/sparsers/activation.c ---- */
 
+/* ---- begin src/sparsers/gradient.c ---- */
+/* gradient.c: sparsers that look at the gradient of the loss. >>sparser-gradient
+ *
+ * With w a weight and g its gradient, sums over the batches that are seen:
+ *     taylor    sum (w g)^2 over the elements: what the loss changes without them, to first order
+ *               (Molchanov et al. 2019; NNI's TaylorFO)
+ *     fisher    (sum of w g over the unit)^2: of the unit as a whole (Theis et al. 2018; exact with
+ *               one sample a batch)
+ *     movement  - w g: what grows away from zero stays (Sanh et al. 2020, hard)
+ */
+
+static size_t sbit__slope_bytes(const sbit_sparser_call *call)
+{
+    return 2 * (size_t)call->units->count * sizeof(double) + 16; /* sums; of the batch */
+}
+
+typedef double (*sbit__slope_term)(double wg);
+
+static double sbit__slope_square(double wg)
+{
+    return wg * wg;
+}
+
+static double sbit__slope_plain(double wg)
+{
+    return wg;
+}
+
+static double sbit__slope_minus(double wg)
+{
+    return -wg;
+}
+
+/* to[unit] += term(w g) of all its elements. */
+static void sbit__slope_sum(const sbit_sparser_call *call, const sbit_sparser_sample *sample,
+                            sbit__slope_term term, double *to)
+{
+    const float *w = (const float *)call->weight.data, *g = (const float *)sample->tensor.data;
+    sbit_runs runs = sbit_runs_of(call->units);
+    while (sbit_runs_next(&runs)) {
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            to[runs.part] += term((double)w[i] * (double)g[i]);
+        }
+    }
+}
+
+static sbit_status sbit__taylor_observe(void *state, const sbit_sparser_call *call,
+                                        const sbit_sparser_sample *sample, sbit_error *error)
+{
+    (void)error;
+    sbit__slope_sum(call, sample, sbit__slope_square, (double *)state);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__movement_observe(void *state, const sbit_sparser_call *call,
+                                          const sbit_sparser_sample *sample, sbit_error *error)
+{
+    (void)error;
+    sbit__slope_sum(call, sample, sbit__slope_minus, (double *)state);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__fisher_observe(void *state, const sbit_sparser_call *call,
+                                        const sbit_sparser_sample *sample, sbit_error *error)
+{
+    double *sum = (double *)state, *batch = sum + call->units->count;
+    (void)error;
+    memset(batch, 0, (size_t)call->units->count * sizeof *batch);
+    sbit__slope_sum(call, sample, sbit__slope_plain, batch);
+    for (int64_t i = 0; i < call->units->count; i++) {
+        sum[i] += batch[i] * batch[i];
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__slope_score(const void *state, const sbit_sparser_call *call,
+                                     double *score, sbit_error *error)
+{
+    (void)error;
+    memcpy(score, state, (size_t)call->units->count * sizeof *score);
+    return SBIT_OK;
+}
+
+#define SBIT__SLOPE_ROW(name, doc, observe)                                                        \
+    SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void)                                    \
+    {                                                                                              \
+        static const sbit_sparser_row row = {{#name, doc, 0, NULL, 0},                             \
+                                             SBIT_NEEDS_GRADIENT,                                  \
+                                             SBIT_GRANULARITY_ELEMENT | SBIT_GRANULARITY_ROW,      \
+                                             0,                                                    \
+                                             sbit__slope_bytes,                                    \
+                                             observe,                                              \
+                                             sbit__slope_score,                                    \
+                                             NULL,                                                 \
+                                             NULL};                                                \
+        return &row;                                                                               \
+    }
+SBIT__SLOPE_ROW(taylor, "what the loss changes without it, to first order", sbit__taylor_observe)
+SBIT__SLOPE_ROW(fisher, "square of what the loss changes without the whole unit",
+                sbit__fisher_observe)
+SBIT__SLOPE_ROW(movement, "weights that the loss drives towards zero go", sbit__movement_observe)
+#undef SBIT__SLOPE_ROW
+/* ---- end src/sparsers/gradient.c ---- */
+
 /* ---- begin src/sparsers/sparsegpt.c ---- */
 /* sparsegpt.c: elements go where the others can make up for them. >>sparser-sparsegpt
  *
@@ -83330,8 +83469,7 @@ static sbit_status sbit__gpt_observe(void *state, const sbit_sparser_call *call,
     return SBIT_OK;
 }
 
-/* h = L L^T in place, in the lower half; false: not positive. */
-static bool sbit__gpt_cholesky(double *h, int64_t n)
+SBIT__FN bool sbit__cholesky(double *h, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         for (int64_t k = 0; k <= i; k++) {
@@ -83352,11 +83490,27 @@ static bool sbit__gpt_cholesky(double *h, int64_t n)
     return true;
 }
 
+SBIT__FN void sbit__cholesky_solve(const double *l, int64_t n, double *x)
+{
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < i; k++) {
+            x[i] -= l[i * n + k] * x[k];
+        }
+        x[i] /= l[i * n + i];
+    }
+    for (int64_t i = n; i-- > 0;) { /* by rows of L: contiguous */
+        x[i] /= l[i * n + i];
+        for (int64_t k = 0; k < i; k++) {
+            x[k] -= l[i * n + k] * x[i];
+        }
+    }
+}
+
 /* Of h, symmetric and positive, the upper factor U of its inverse: inverse = U^T U. `m` is scratch.
  */
 static bool sbit__gpt_factor(double *h, double *m, int64_t n)
 {
-    if (!sbit__gpt_cholesky(h, n)) {
+    if (!sbit__cholesky(h, n)) {
         return false;
     }
     for (int64_t c = 0; c < n; c++) { /* m = L^-1, lower */
@@ -83377,7 +83531,7 @@ static bool sbit__gpt_factor(double *h, double *m, int64_t n)
             h[i * n + k] = h[k * n + i] = sum;
         }
     }
-    if (!sbit__gpt_cholesky(h, n)) {
+    if (!sbit__cholesky(h, n)) {
         return false;
     }
     for (int64_t i = 0; i < n; i++) { /* U = L^T */
@@ -83740,9 +83894,11 @@ SPARSEBIT_API sbit_status sbit_sparser_register(sbit_ctx *ctx, const sbit_sparse
  * and from there to a smaller graph:
  *   layers.c     weights, their settings and scores
  *   observe.c    data for sparsers
+ *   gradients.c  and gradients
  *   select.c     which classes go: exact counts, balanced
  *   elements_mask.c  masks of single elements, blocks, N of M
  *   mask.c       masks of constants, from layers or from classes
+ *   repair.c     layers make up for what goes
  *   folded.c     what a removed channel is: a constant that the layers behind it take up
  *   cut.c        constants lose indices; follow.c: attributes and shapes follow
  *   verify.c     the masked and the smaller graph are run and compared
@@ -83931,8 +84087,6 @@ typedef struct sbit__sparse_layer {
     sbit_options options;
     sbit_tensor weight; /* float32; owned if the graph's is of another type */
     bool owns_weight;
-    sbit_tensor
-        original;       /* owned; the weight before its sparser changed it; data NULL: it did not */
     const float *gamma; /* of the BatchNormalization behind it */
     sbit_parts units;
     sbit_sparser_call call;
@@ -83957,6 +84111,7 @@ struct sbit_sparse {
     sbit__groups groups;
     sbit__sparse_layer *layers;
     size_t layer_count;
+    sbit_tensor *was;      /* by value: before a sparser or a repair changed it; no data: as it is */
     uint8_t **keep;        /* by value; NULL: all kept; in the arena */
     bool *marks;           /* by value: memory for sbit__graph_mark_back */
     bool *removed;         /* by class */
@@ -83972,8 +84127,14 @@ struct sbit_sparse {
 SBIT__FN sbit_status sbit__layers_make(sbit_sparse *sparse, sbit_sconfig *config,
                                        sbit_error *error);
 SBIT__FN void sbit__layers_free(sbit_sparse *sparse);
-/* Weights that sparsers changed become what they were. */
-SBIT__FN sbit_status sbit__layers_restore(sbit_sparse *sparse, sbit_error *error);
+/* A constant gets another tensor until the masks are made again. */
+SBIT__FN sbit_status sbit__sparse_change(sbit_sparse *sparse, sbit_value_id id,
+                                         const sbit_tensor *tensor, sbit_error *error);
+/* A copy of the graph gets what was there before all changes. */
+SBIT__FN sbit_status sbit__sparse_unchanged(const sbit_sparse *sparse, sbit_graph *copy,
+                                            sbit_error *error);
+/* All changes are taken back. */
+SBIT__FN sbit_status sbit__sparse_restore(sbit_sparse *sparse, sbit_error *error);
 /* Masks, and new weights, of the layers whose sparsers give them, one after the other. */
 SBIT__FN sbit_status sbit__layers_update(sbit_sparse *sparse, const sbit_feed *feed,
                                          sbit_error *error);
@@ -83990,6 +84151,10 @@ SBIT__FN bool sbit__sparse_layer_together(const sbit__sparse_layer *layer, bool 
 /* observe.c: runs the model for the sparsers that look at data */
 SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit__sparse_layer *only,
                                           const sbit_feed *feed, sbit_error *error);
+
+/* gradients.c: the same with the gradients of the loss */
+SBIT__FN sbit_status sbit__layers_gradients(sbit_sparse *sparse, const sbit_feed *feed,
+                                            sbit_error *error);
 
 /* elements_mask.c */
 typedef struct sbit__rank {
@@ -84115,6 +84280,17 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "unstructured: blocks of rows x columns go, such as 1x4; -1: all of them"},
     {"N_OF_M", SBIT_KEY_STRING, "", 0, 0, NULL,
      "unstructured: 2:4 prunes two of every four neighbours along the inputs, RATIO or not"},
+    {"REPAIR", SBIT_KEY_CHOICE, "none", 0, 0, "none|ridge|batch_norm|both",
+     "from data, without training: least squares of the layers behind what goes, new statistics of "
+     "BatchNormalization"},
+    {"RIDGE.DAMPING", SBIT_KEY_FLOAT, "0.01", 1e-9, 1e3, NULL,
+     "REPAIR ridge: pull towards the weights as they were, in mean squares of the inputs"},
+    {"RIDGE.POSITIONS", SBIT_KEY_INT, "32", 0, 1e9, NULL,
+     "REPAIR ridge: places of each sample that are looked at; 0: all"},
+    {"LOSS", SBIT_KEY_CHOICE, "cross_entropy", 0, 0, "cross_entropy|kl|mse|l1|huber|bce",
+     "of sparsers that look at gradients: on the model's first output"},
+    {"DIAGONAL", SBIT_KEY_INT, "0", 0, 1e9, NULL,
+     "unstructured: all but a band of this width (odd) along the diagonal goes, RATIO or not"},
     {"SCHEDULE", SBIT_KEY_CHOICE, "constant", 0, 0, NULL, "how RATIO is reached over steps"},
     {"INITIAL", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "ratio at step 0 of the schedule"},
     {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
@@ -84172,7 +84348,11 @@ static sbit_status sbit__sconfig_check(const sbit_options *options, const char *
         return sbit__option_fail(sbit_options_find(options, "N_OF_M"), section,
                                  "must be N:M, such as 2:4", error);
     }
-    return SBIT_OK;
+    const int64_t band = sbit_options_int(options, "DIAGONAL");
+    return band == 0 || band % 2 == 1
+               ? SBIT_OK
+               : sbit__option_fail(sbit_options_find(options, "DIAGONAL"), section,
+                                   "must be an odd number", error);
 }
 
 /* `first` and the names of a kind's rows, "a|b|c"; in the arena. */
@@ -84304,6 +84484,15 @@ SPARSEBIT_API void sbit_sconfig_print(const sbit_sconfig *config, bool only_set,
     sbit__tree_print(&config->tree, only_set, put, user);
 }
 
+static uint32_t sbit__sconfig_repair(const char *word)
+{
+    const uint32_t ridge = SBIT_REPAIR_RIDGE, batch_norm = SBIT_REPAIR_BATCH_NORM;
+    return sbit__streq(word, "both")         ? ridge | batch_norm
+           : sbit__streq(word, "ridge")      ? ridge
+           : sbit__streq(word, "batch_norm") ? batch_norm
+                                             : 0u;
+}
+
 SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_graph *graph,
                                            sbit_node_id node, sbit__arena *arena,
                                            sbit_options *options, sbit_sparse_settings *out,
@@ -84319,6 +84508,8 @@ SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_grap
     out->whole_model = sbit__streq(sbit_options_string(options, "SCOPE"), "model");
     out->max_ratio = sbit_options_float(options, "MAX_RATIO");
     out->prune_bias = sbit_options_bool(options, "PRUNE_BIAS");
+    out->diagonal = sbit_options_int(options, "DIAGONAL");
+    out->repair = sbit__sconfig_repair(sbit_options_string(options, "REPAIR"));
     out->min_kept = sbit_options_int(options, "MIN_KEPT");
     out->align = sbit_options_int(options, "ALIGN");
     sbit__sconfig_pair(sbit_options_string(options, "BLOCK"), 'x', out->block);
@@ -86765,6 +86956,183 @@ SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit__spars
 }
 /* ---- end src/sparse/observe.c ---- */
 
+/* ---- begin src/sparse/gradients.c ---- */
+/* gradients.c: what a loss says about the weights, for the sparsers that want to see it.
+ * >>sparse-gradients
+ *
+ * A copy of the graph gets the loss (LOSS, on the first output) and the nodes of its gradients with
+ * respect to the weights of those layers; BatchNormalization stays as it is. One batch, one gradient:
+ * that of the mean over its samples.
+ */
+
+typedef struct sbit__weight_slopes {
+    sbit_sparse *sparse;
+    sbit_graph *graph; /* the copy */
+    sbit_value_id target;
+    sbit_value_id *wanted, *outputs; /* [count]; outputs: none where the loss does not depend on it */
+    int32_t *layers;                 /* [count], indices */
+    size_t count;
+} sbit__weight_slopes;
+
+static bool sbit__weight_slopes_of(const sbit__sparse_layer *layer)
+{
+    return (layer->row->needs & SBIT_NEEDS_GRADIENT) != 0 && sbit__sparse_layer_active(layer);
+}
+
+static sbit_status sbit__weight_slopes_build(sbit__weight_slopes *s, const sbit_options *options,
+                                      sbit_error *error)
+{
+    const sbit_loss_row *row =
+        sbit_loss_find(s->sparse->ctx, sbit_options_string(options, "LOSS"));
+    sbit_type type = sbit__type_unknown();
+    sbit_value_id loss;
+    const sbit_value_id output = sbit_graph_output(s->graph, 0);
+    sbit__arena arena;
+    sbit_options own;
+    sbit__key_table table;
+    SBIT__TRY(sbit_infer(s->graph, error));
+    if (row->like_output) {
+        type = sbit_graph_value(s->graph, output)->type;
+    }
+    SBIT__TRY(sbit_graph_add_value(s->graph, "target", &type, &s->target, error));
+    SBIT__TRY(sbit_graph_set_input(s->graph, s->target, true, error));
+    table.prefix = "";
+    table.keys = row->head.keys;
+    table.count = row->head.key_count;
+    sbit__arena_init(&arena, sbit_ctx_allocator(s->sparse->ctx));
+    sbit_status status = sbit__options_init(&arena, &table, 1, &own, error);
+    status = status == SBIT_OK ? row->build(s->graph, &own, output, s->target, &loss, error)
+                               : status;
+    sbit__arena_deinit(&arena);
+    SBIT__TRY(status);
+    return sbit_graph_add_gradients(s->graph, loss, s->wanted, s->count, s->outputs, error);
+}
+
+/* Rows of padding are cut off: the loss is a mean. */
+static sbit_status sbit__weight_slopes_feed(const sbit__weight_slopes *s, sbit_session *session,
+                                     const sbit_batch *batch, sbit_error *error)
+{
+    if (batch->target_count == 0) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL,
+                          "gradients need targets: data with labels");
+    }
+    for (size_t i = 0; i <= batch->input_count; i++) {
+        sbit_tensor tensor = i < batch->input_count ? batch->inputs[i] : batch->targets[0];
+        const char *name = i == batch->input_count ? sbit_graph_value(s->graph, s->target)->name
+                           : batch->names != NULL  ? batch->names[i]
+                                                   : sbit_session_input_info(session, 0)->name;
+        if (!batch->whole && tensor.rank > 0 && batch->samples < tensor.dims[0]) {
+            tensor.dims[0] = batch->samples;
+        }
+        SBIT__TRY(sbit_session_set_input(session, name, &tensor, error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__weight_slopes_observe(const sbit__weight_slopes *s, sbit_session *session,
+                                        sbit_error *error)
+{
+    for (size_t i = 0, output = 0; i < s->count; i++) {
+        sbit__sparse_layer *layer = &s->sparse->layers[s->layers[i]];
+        sbit_sparser_sample sample;
+        if (s->outputs[i].idx == 0) {
+            continue;
+        }
+        sample.what = SBIT_NEEDS_GRADIENT;
+        sample.tensor = sbit_session_output(session, output++)->tensor;
+        sample.axis = layer->call.out_axis;
+        sample.samples = -1;
+        SBIT__TRY(layer->row->observe(layer->state, &layer->call, &sample, error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__weight_slopes_run(const sbit__weight_slopes *s, const sbit_feed *feed,
+                                    sbit_error *error)
+{
+    sbit_session_desc desc;
+    sbit_session *session = NULL;
+    sbit_batch batch;
+    sbit_status status;
+    sbit__arena arena;
+    memset(&desc, 0, sizeof desc);
+    sbit__arena_init(&arena, sbit_ctx_allocator(s->sparse->ctx));
+    sbit_value_id *outputs =
+        (sbit_value_id *)sbit__arena_array(&arena, s->count + 1, sizeof *outputs);
+    for (size_t i = 0; outputs != NULL && i < s->count; i++) {
+        if (s->outputs[i].idx != 0) {
+            outputs[desc.output_count++] = s->outputs[i];
+        }
+    }
+    desc.outputs = outputs;
+    status = outputs != NULL ? SBIT_OK : sbit__fail_oom(error, s->count * sizeof *outputs);
+    if (status == SBIT_OK && desc.output_count > 0) {
+        status = sbit_session_create(s->graph, &desc, &session, error);
+        for (int64_t at = 0; status == SBIT_OK && at < feed->count; at += batch.samples) {
+            status = sbit_feed_read(feed, at, 0, &batch, error);
+            if (status != SBIT_OK || batch.samples <= 0) {
+                break;
+            }
+            status = sbit__weight_slopes_feed(s, session, &batch, error);
+            status = status == SBIT_OK ? sbit_session_run(session, error) : status;
+            status = status == SBIT_OK ? sbit__weight_slopes_observe(s, session, error) : status;
+        }
+        sbit_session_destroy(session);
+    }
+    sbit__arena_deinit(&arena);
+    return status;
+}
+
+static sbit_status sbit__weight_slopes_all(sbit__weight_slopes *s, const sbit_feed *feed, sbit__arena *arena,
+                                    sbit_error *error)
+{
+    sbit_sparse *sparse = s->sparse;
+    const sbit_options *options = NULL;
+    s->wanted =
+        (sbit_value_id *)sbit__arena_array(arena, 2 * sparse->layer_count + 1, sizeof *s->wanted);
+    s->layers = (int32_t *)sbit__arena_array(arena, sparse->layer_count + 1, sizeof *s->layers);
+    if (s->wanted == NULL || s->layers == NULL) {
+        return sbit__fail_oom(error, sparse->layer_count * sizeof *s->wanted);
+    }
+    s->outputs = s->wanted + sparse->layer_count;
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        const sbit_value_id id = sparse->labeler.members[layer->member].value;
+        if (!sbit__weight_slopes_of(layer)) {
+            continue;
+        }
+        if (layer->owns_weight) {
+            return sbit__fail(error, SBIT_ERR_UNSUPPORTED, layer->name,
+                              "sparser %s needs gradients of float32 weights",
+                              layer->row->head.name);
+        }
+        options = options == NULL ? &layer->options : options;
+        s->layers[s->count] = (int32_t)i;
+        s->wanted[s->count++] = id;
+    }
+    if (s->count == 0) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit_graph_clone(sparse->graph, &s->graph, error));
+    SBIT__TRY(sbit__weight_slopes_build(s, options, error));
+    return sbit__weight_slopes_run(s, feed, error);
+}
+
+SBIT__FN sbit_status sbit__layers_gradients(sbit_sparse *sparse, const sbit_feed *feed,
+                                            sbit_error *error)
+{
+    sbit__weight_slopes s;
+    sbit__arena arena;
+    memset(&s, 0, sizeof s);
+    s.sparse = sparse;
+    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
+    const sbit_status status = sbit__weight_slopes_all(&s, feed, &arena, error);
+    sbit_graph_destroy(s.graph);
+    sbit__arena_deinit(&arena);
+    return status;
+}
+/* ---- end src/sparse/gradients.c ---- */
+
 /* ---- begin src/sparse/layers.c ---- */
 /* layers.c: the weights that are pruned: settings, scores. >>sparse-layers
  */
@@ -86890,14 +87258,14 @@ SBIT__FN void sbit__layers_free(sbit_sparse *sparse)
         if (sparse->layers[i].owns_weight) {
             sbit_tensor_free(sparse->ctx, &sparse->layers[i].weight);
         }
-        sbit_tensor_free(sparse->ctx, &sparse->layers[i].original);
     }
 }
 
 SBIT__FN bool sbit__sparse_layer_active(const sbit__sparse_layer *layer)
 {
     return layer->settings.ratio > 0.0 ||
-           (!layer->settings.structured && layer->settings.n_of_m[1] > 0);
+           (!layer->settings.structured &&
+            (layer->settings.n_of_m[1] > 0 || layer->settings.diagonal > 0));
 }
 
 SBIT__FN bool sbit__sparse_layer_together(const sbit__sparse_layer *layer, bool structured)
@@ -86951,6 +87319,7 @@ SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *fe
     }
     if (feed != NULL) {
         SBIT__TRY(sbit__layers_observe(sparse, NULL, feed, error));
+        SBIT__TRY(sbit__layers_gradients(sparse, feed, error));
     }
     for (size_t i = 0; i < sparse->layer_count; i++) {
         sbit__sparse_layer *layer = &sparse->layers[i];
@@ -86967,16 +87336,34 @@ SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *fe
 
 /* >>updates */
 
-SBIT__FN sbit_status sbit__layers_restore(sbit_sparse *sparse, sbit_error *error)
+SBIT__FN sbit_status sbit__sparse_change(sbit_sparse *sparse, sbit_value_id id,
+                                         const sbit_tensor *tensor, sbit_error *error)
 {
-    for (size_t i = 0; i < sparse->layer_count; i++) {
-        sbit__sparse_layer *layer = &sparse->layers[i];
-        if (layer->original.data != NULL) {
-            SBIT__TRY(sbit_graph_set_constant(sparse->graph,
-                                              sparse->labeler.members[layer->member].value,
-                                              &layer->original, error));
-            sbit_tensor_free(sparse->ctx, &layer->original);
+    if (sparse->was[id.idx].data == NULL) {
+        SBIT__TRY(sbit__tensor_copy(sparse->ctx, &sbit_graph_value(sparse->graph, id)->constant,
+                                    &sparse->was[id.idx], error));
+    }
+    return sbit_graph_set_constant(sparse->graph, id, tensor, error);
+}
+
+SBIT__FN sbit_status sbit__sparse_unchanged(const sbit_sparse *sparse, sbit_graph *copy,
+                                            sbit_error *error)
+{
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
+        sbit_value_id id;
+        id.idx = v;
+        if (sparse->was[v].data != NULL) {
+            SBIT__TRY(sbit_graph_set_constant(copy, id, &sparse->was[v], error));
         }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__sparse_restore(sbit_sparse *sparse, sbit_error *error)
+{
+    SBIT__TRY(sbit__sparse_unchanged(sparse, sparse->graph, error));
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
+        sbit_tensor_free(sparse->ctx, &sparse->was[v]);
     }
     return SBIT_OK;
 }
@@ -86994,11 +87381,9 @@ static sbit_status sbit__layer_change(sbit_sparse *sparse, sbit__sparse_layer *l
     SBIT__TRY(sbit__layers_observe(sparse, layer, feed, error));
     SBIT__TRY(sbit__mask_of(sparse, id, &keep, error));
     SBIT__TRY(sbit__tensor_copy(sparse->ctx, &layer->weight, weight, error));
-    SBIT__TRY(sbit__tensor_copy(sparse->ctx, &layer->weight, &layer->original, error));
     SBIT__TRY(layer->row->update(layer->state, &layer->call, layer->settings.ratio,
                                  layer->settings.n_of_m, (float *)weight->data, keep, error));
-    SBIT__TRY(sbit_graph_set_constant(sparse->graph, id, weight, error));
-    return SBIT_OK;
+    return sbit__sparse_change(sparse, id, weight, error);
 }
 
 SBIT__FN sbit_status sbit__layers_update(sbit_sparse *sparse, const sbit_feed *feed,
@@ -87143,6 +87528,19 @@ static void sbit__mask_n_of_m(const sbit__sparse_layer *layer, const sbit__grid3
     }
 }
 
+/* What lies further from the diagonal than half the band goes. */
+static void sbit__mask_diagonal(const sbit__sparse_layer *layer, const sbit__grid3 *g,
+                                uint8_t *keep)
+{
+    const int64_t half = layer->settings.diagonal / 2;
+    for (int64_t i = 0; i < g->rows * g->columns * g->rest; i++) {
+        const int64_t k = i % g->rest, c = i / g->rest % g->columns, r = i / g->rest / g->columns;
+        if (r - c > half || c - r > half) {
+            keep[sbit__grid3_at(g, r, c, k)] = 0;
+        }
+    }
+}
+
 static sbit_status sbit__mask_rows_apart(const sbit__sparse_layer *layer, const sbit__grid3 *g,
                                          uint8_t *keep, sbit__arena *scratch, sbit_error *error)
 {
@@ -87215,6 +87613,10 @@ SBIT__FN sbit_status sbit__mask_elements(const sbit__sparse_layer *layer, uint8_
     const int64_t n = layer->units.count;
     if (settings->n_of_m[1] > 0) {
         sbit__mask_n_of_m(layer, &g, keep);
+        return SBIT_OK;
+    }
+    if (settings->diagonal > 0) {
+        sbit__mask_diagonal(layer, &g, keep);
         return SBIT_OK;
     }
     if (settings->block[0] != 0) {
@@ -87901,6 +88303,523 @@ SBIT__FN void sbit__select_repair(sbit_sparse *sparse, const double *scores)
 }
 /* ---- end src/sparse/select.c ---- */
 
+/* ---- begin src/sparse/repair.c ---- */
+/* repair.c: what pruning spoiled is made up for from data, without training. >>sparse-repair
+ *
+ * ridge       layer by layer, in order: the weights that are left of a layer become those whose
+ *             outputs are nearest to what the model computed there before anything was pruned. With
+ *             x the inputs as they are now, y the outputs that were, W the weights that stay:
+ *             min |W x - y|^2 + d |W - W_before|^2, the normal equations in float64.
+ * batch_norm  mean and variance of every BatchNormalization anew (sbit_reestimate_bn), last.
+ *
+ * Both work on the masked graph, before anything is cut: columns that go are simply not among the
+ * unknowns. What is cut then is compared with the repaired masked graph.
+ */
+
+enum {
+    SBIT__RIDGE_DEPTH = 6912 /* weights of a row; more would take minutes: 768 channels of 3x3 */
+};
+
+/* Two models on the same data: as it was, and as it is. */
+typedef struct sbit__repair {
+    sbit_sparse *sparse;
+    const sbit_feed *feed;
+    sbit_graph *before, *now; /* of the same ids; `now` is masked, and changes */
+    sbit_session *sessions[2];
+} sbit__repair;
+
+/* >>running both */
+
+typedef sbit_status (*sbit__repair_see)(const sbit__repair *r, const sbit_batch *batch, void *user,
+                                        sbit_error *error);
+
+static sbit_status sbit__repair_batches(const sbit__repair *r, sbit__repair_see see, void *user,
+                                        sbit_error *error)
+{
+    sbit_batch batch;
+    for (int64_t at = 0; at < r->feed->count; at += batch.samples) {
+        SBIT__TRY(sbit_feed_read(r->feed, at, 0, &batch, error));
+        if (batch.samples <= 0) {
+            break;
+        }
+        for (int s = 0; s < 2; s++) {
+            for (size_t i = 0; i < batch.input_count; i++) {
+                const char *name = batch.names != NULL
+                                       ? batch.names[i]
+                                       : sbit_session_input_info(r->sessions[s], 0)->name;
+                SBIT__TRY(
+                    sbit_session_set_input(r->sessions[s], name, &batch.inputs[i], error));
+            }
+            SBIT__TRY(sbit_session_run(r->sessions[s], error));
+        }
+        SBIT__TRY(see(r, &batch, user, error));
+    }
+    return SBIT_OK;
+}
+
+/* Both models up to a value (none: to their outputs), on all data. */
+static sbit_status sbit__repair_run(sbit__repair *r, sbit_value_id until, sbit__repair_see see,
+                                    void *user, sbit_error *error)
+{
+    sbit_session_desc desc;
+    memset(&desc, 0, sizeof desc);
+    if (until.idx != 0) {
+        desc.outputs = &until;
+        desc.output_count = 1;
+    }
+    sbit_status status = sbit_session_create(r->before, &desc, &r->sessions[0], error);
+    status = status == SBIT_OK ? sbit_session_create(r->now, &desc, &r->sessions[1], error)
+                               : status;
+    status = status == SBIT_OK ? sbit__repair_batches(r, see, user, error) : status;
+    for (int s = 0; s < 2; s++) {
+        sbit_session_destroy(r->sessions[s]);
+        r->sessions[s] = NULL;
+    }
+    return status;
+}
+
+/* >>how far the outputs are off */
+
+static sbit_status sbit__repair_differ(const sbit__repair *r, const sbit_batch *batch, void *user,
+                                       sbit_error *error)
+{
+    sbit_diff *diff = (sbit_diff *)user;
+    (void)error;
+    for (size_t i = 0; i < sbit_session_output_count(r->sessions[0]); i++) {
+        const sbit_value *a = sbit_session_output(r->sessions[0], i);
+        const sbit_value *b = sbit_session_output(r->sessions[1], i);
+        if (a->kind == SBIT_KIND_TENSOR && b->kind == SBIT_KIND_TENSOR && a->tensor.rank > 0 &&
+            a->tensor.dims[0] > 0 && (SBIT_T_FLOATS >> (uint32_t)a->tensor.dtype & 1u) != 0) {
+            const int64_t row = sbit_tensor_count(&a->tensor) / a->tensor.dims[0];
+            sbit_diff_add(diff, &a->tensor, &b->tensor,
+                          batch->whole ? row * a->tensor.dims[0] : row * batch->samples);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__repair_sqnr(sbit__repair *r, double *out, sbit_error *error)
+{
+    const sbit_value_id none = {0};
+    sbit_diff diff;
+    memset(&diff, 0, sizeof diff);
+    SBIT__TRY(sbit__repair_run(r, none, sbit__repair_differ, &diff, error));
+    *out = sbit_diff_sqnr(&diff);
+    return SBIT_OK;
+}
+
+/* >>one layer */
+
+typedef struct sbit__ridge {
+    const sbit_sparse *sparse;
+    const sbit__sparse_layer *of;
+    sbit__layer layer;
+    sbit__gram gram; /* stream a: before, b: now */
+    const sbit_tensor *weight;
+    const float *before; /* the weight, as it was */
+    const float *bias;   /* [rows of all groups]; NULL: none that may change */
+    sbit_value_id bias_id;
+    double damping;
+    int64_t *columns; /* of a group, those that stay */
+    int64_t count;
+    double *a, *x; /* [count][count], [count] */
+    /* of a group, [rows][depth]: weights as they were; of columns that go, which add something all
+     * the same where biases stay; sums of what is wanted of every column */
+    float *old, *rest, *want;
+    void *scratch;
+} sbit__ridge;
+
+static sbit_status sbit__ridge_see(const sbit__repair *r, const sbit_batch *batch, void *user,
+                                   sbit_error *error)
+{
+    sbit__ridge *ridge = (sbit__ridge *)user;
+    const sbit_tensor *a = &sbit_session_output(r->sessions[0], 0)->tensor;
+    const sbit_tensor *b = &sbit_session_output(r->sessions[1], 0)->tensor;
+    const int64_t rows = a->rank > 0 && !batch->whole ? a->dims[0] : 1;
+    return sbit__gram_add(&ridge->gram, a, b, rows, batch->whole ? 1 : batch->samples, error);
+}
+
+/* Column k of group g is read from a channel that stays. */
+static bool sbit__ridge_stays(const sbit__ridge *ridge, int64_t g, int64_t k)
+{
+    const sbit__channel_labels *x =
+        &ridge->sparse->labeler.of[ridge->layer.node->inputs[0].idx];
+    const sbit__layer *layer = &ridge->layer;
+    const int64_t window = layer->conv ? layer->kernel[0] * layer->kernel[1] * layer->kernel[2] : 1;
+    const int32_t axis = layer->conv ? 1 : x->rank - 1;
+    const int64_t channel = g * (layer->depth / window) + k / window;
+    return x->form != SBIT__LABELS_AXIS || x->axis != axis || channel >= x->dims[axis] ||
+           !sbit__class_is_removed(ridge->sparse, x->at[channel]);
+}
+
+/* What is left of a row keeps all of its columns that stay: no mask of single elements. */
+static bool sbit__ridge_is_whole(const sbit__ridge *ridge)
+{
+    const uint8_t *keep = ridge->sparse->keep[ridge->layer.node->inputs[1].idx];
+    const sbit__layer *layer = &ridge->layer;
+    for (int64_t r = 0; keep != NULL && r < layer->groups * layer->rows; r++) {
+        int64_t kept = 0, all = 0;
+        for (int64_t k = 0; k < layer->depth; k++) {
+            if (sbit__ridge_stays(ridge, r / layer->rows, k)) {
+                kept += keep[r * layer->row_step + k * layer->depth_step] != 0 ? 1 : 0;
+                all++;
+            }
+        }
+        if (kept != 0 && kept != all) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Sums around the means: a bias takes the rest. */
+static void sbit__ridge_centre(const sbit__ridge *ridge, float *sums, const float *mean_i,
+                               int64_t g)
+{
+    const int64_t depth = ridge->layer.depth;
+    const float *mean_j = ridge->gram.mean_b + g * depth;
+    for (int64_t i = 0; ridge->bias != NULL && i < depth; i++) {
+        const double share = (double)mean_i[g * depth + i] / ridge->gram.count;
+        float *line = sums + i * depth;
+        for (int64_t j = 0; j < depth; j++) {
+            line[j] = (float)((double)line[j] - share * (double)mean_j[j]);
+        }
+    }
+}
+
+/* a = the sums of x x^T over the columns that stay, damped, as a Cholesky factor. */
+static bool sbit__ridge_factor(sbit__ridge *ridge, const float *sums)
+{
+    const int64_t n = ridge->count, depth = ridge->layer.depth;
+    double trace = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k <= i; k++) {
+            ridge->a[i * n + k] = (double)sums[ridge->columns[i] * depth + ridge->columns[k]];
+        }
+        trace += ridge->a[i * n + i];
+    }
+    ridge->damping = sbit_options_float(&ridge->of->options, "RIDGE.DAMPING") * trace / (double)n;
+    for (int64_t i = 0; i < n; i++) {
+        ridge->a[i * n + i] += ridge->damping;
+    }
+    return ridge->damping > 0.0 && sbit__cholesky(ridge->a, n);
+}
+
+/* to[rows][depth] (+)= alpha times rows[rows][depth] times sums[depth][depth] */
+static void sbit__ridge_multiply(const sbit__ridge *ridge, const float *rows, const float *sums,
+                                 float alpha, float *to)
+{
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = ridge->layer.rows;
+    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = ridge->layer.depth;
+    gemm.a = rows;
+    gemm.b = sums;
+    gemm.alpha = alpha;
+    gemm.c = to;
+    sbit__gemm_run(ridge->sparse->ctx, &gemm, ridge->scratch);
+}
+
+/* What each column is wanted to add up to: old times mixed, less what the rest adds. */
+static void sbit__ridge_targets(sbit__ridge *ridge, int64_t g)
+{
+    const sbit__layer *layer = &ridge->layer;
+    const float *now = (const float *)ridge->weight->data;
+    const int64_t depth = layer->depth, n = layer->rows * depth;
+    float *sums = ridge->gram.sums + g * depth * depth;
+    float *mixed = ridge->gram.mixed + g * depth * depth;
+    for (int64_t r = 0; r < layer->rows; r++) {
+        const int64_t first = (g * layer->rows + r) * layer->row_step;
+        for (int64_t k = 0; k < depth; k++) {
+            ridge->old[r * depth + k] = ridge->before[first + k * layer->depth_step];
+            ridge->rest[r * depth + k] = now[first + k * layer->depth_step];
+        }
+        for (int64_t i = 0; i < ridge->count; i++) {
+            ridge->rest[r * depth + ridge->columns[i]] = 0.0f;
+        }
+    }
+    sbit__ridge_multiply(ridge, ridge->old, mixed, 1.0f, ridge->want);
+    if (ridge->count < depth) {
+        float *less = ridge->want + n;
+        sbit__ridge_multiply(ridge, ridge->rest, sums, -1.0f, less);
+        sbit__kernels(ridge->sparse->ctx)
+            ->f32_binary(SBIT__BINARY_ADD, n, ridge->want, 1, less, 1, ridge->want);
+    }
+}
+
+/* Row r of group g: new weights, and what its bias becomes. */
+static void sbit__ridge_row(sbit__ridge *ridge, int64_t g, int64_t r, float *weight, float *bias)
+{
+    const sbit__layer *layer = &ridge->layer;
+    const int64_t n = ridge->count, depth = layer->depth, row = g * layer->rows + r;
+    const float *now = (const float *)ridge->weight->data + row * layer->row_step;
+    const float *mean_a = ridge->gram.mean_a + g * depth, *mean_b = ridge->gram.mean_b + g * depth;
+    double shift = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t column = ridge->columns[i];
+        ridge->x[i] = (double)ridge->want[r * depth + column] +
+                      ridge->damping * (double)now[column * layer->depth_step];
+    }
+    sbit__cholesky_solve(ridge->a, n, ridge->x);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t column = ridge->columns[i];
+        weight[row * layer->row_step + column * layer->depth_step] = (float)ridge->x[i];
+        ridge->rest[r * depth + column] = (float)ridge->x[i];
+    }
+    for (int64_t k = 0; bias != NULL && k < depth; k++) {
+        shift += (double)ridge->old[r * depth + k] * (double)mean_a[k] -
+                 (double)ridge->rest[r * depth + k] * (double)mean_b[k];
+    }
+    if (bias != NULL) {
+        bias[row] = (float)((double)ridge->bias[row] + shift / ridge->gram.count);
+    }
+}
+
+static bool sbit__ridge_row_stays(const sbit__ridge *ridge, int64_t row)
+{
+    const sbit__layer *layer = &ridge->layer;
+    const uint8_t *keep = ridge->sparse->keep[layer->node->inputs[1].idx];
+    for (int64_t k = 0; keep != NULL && k < layer->depth; k++) {
+        if (keep[row * layer->row_step + k * layer->depth_step] != 0) {
+            return true;
+        }
+    }
+    return keep == NULL;
+}
+
+static void sbit__ridge_solve(sbit__ridge *ridge, float *weight, float *bias)
+{
+    const sbit__layer *layer = &ridge->layer;
+    for (int64_t g = 0; g < layer->groups; g++) {
+        ridge->count = 0;
+        for (int64_t k = 0; k < layer->depth; k++) {
+            if (sbit__ridge_stays(ridge, g, k)) {
+                ridge->columns[ridge->count++] = k;
+            }
+        }
+        float *sums = ridge->gram.sums + g * layer->depth * layer->depth;
+        sbit__ridge_centre(ridge, sums, ridge->gram.mean_b, g);
+        sbit__ridge_centre(ridge, ridge->gram.mixed + g * layer->depth * layer->depth,
+                           ridge->gram.mean_a, g);
+        if (ridge->count == 0 || !sbit__ridge_factor(ridge, sums)) {
+            continue; /* nothing reaches it */
+        }
+        sbit__ridge_targets(ridge, g);
+        for (int64_t r = 0; r < layer->rows; r++) {
+            if (sbit__ridge_row_stays(ridge, g * layer->rows + r)) {
+                sbit__ridge_row(ridge, g, r, weight, bias);
+            }
+        }
+    }
+}
+
+/* >>all layers */
+
+/* The layer can be repaired: a product whose weight and bias are its own. */
+static bool sbit__ridge_takes(const sbit_sparse *sparse, const sbit_graph *now,
+                              const sbit__sparse_layer *of, sbit__ridge *out)
+{
+    const sbit__member *member = &sparse->labeler.members[of->member];
+    memset(out, 0, sizeof *out);
+    out->sparse = sparse;
+    out->of = of;
+    if ((of->settings.repair & SBIT_REPAIR_RIDGE) == 0 ||
+        !sbit__layer_of(sparse->graph, member->node, &out->layer) ||
+        out->layer.node->inputs[1].idx != member->value.idx) {
+        return false;
+    }
+    const sbit_value_info *weight = sbit_graph_value(now, member->value);
+    const int64_t rows = out->layer.groups * out->layer.rows;
+    if (weight->use_count != 1 || weight->constant.dtype != SBIT_F32 ||
+        out->layer.depth > SBIT__RIDGE_DEPTH || !sbit__ridge_is_whole(out)) {
+        return false;
+    }
+    out->weight = &weight->constant;
+    if (out->layer.node->input_count > 2 && out->layer.node->inputs[2].idx != 0) {
+        const sbit_value_info *bias = sbit_graph_value(now, out->layer.node->inputs[2]);
+        const bool own = bias->is_constant && bias->use_count == 1 && bias->constant.rank == 1 &&
+                         bias->constant.dims[0] == rows && bias->constant.dtype == SBIT_F32;
+        out->bias = own ? (const float *)bias->constant.data : NULL;
+        out->bias_id = out->layer.node->inputs[2];
+    }
+    return sbit__is_op(out->layer.node, "Gemm")
+               ? sbit_node_float(out->layer.node, "alpha", 1.0f) == 1.0f &&
+                     sbit_node_float(out->layer.node, "beta", 1.0f) == 1.0f
+               : true;
+}
+
+static sbit_status sbit__ridge_memory(sbit__ridge *ridge, sbit__arena *arena, sbit_error *error)
+{
+    const size_t depth = (size_t)ridge->layer.depth, rows = (size_t)ridge->layer.rows;
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = ridge->layer.rows;
+    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = ridge->layer.depth;
+    ridge->columns = (int64_t *)sbit__arena_array(arena, depth, sizeof(int64_t));
+    ridge->a = (double *)sbit__arena_array(arena, depth * depth, sizeof(double));
+    ridge->x = (double *)sbit__arena_array(arena, depth, sizeof(double));
+    ridge->old = (float *)sbit__arena_array(arena, 4 * rows * depth, sizeof(float));
+    void *scratch =
+        sbit__arena_alloc(arena, sbit__gemm_scratch_bytes(ridge->sparse->ctx, &gemm) + 64);
+    if (ridge->columns == NULL || ridge->a == NULL || ridge->x == NULL || ridge->old == NULL ||
+        scratch == NULL) {
+        return sbit__fail_oom(error, depth * depth * sizeof(double));
+    }
+    ridge->rest = ridge->old + rows * depth;
+    ridge->want = ridge->rest + rows * depth; /* twice */
+    ridge->scratch = (void *)(((uintptr_t)scratch + 63u) & ~(uintptr_t)63u);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__ridge_change(sbit__repair *r, sbit__ridge *ridge, sbit_tensor *weight,
+                                      sbit_tensor *bias, sbit__arena *arena, sbit_error *error)
+{
+    sbit_sparse *sparse = r->sparse;
+    const sbit_value_id weight_id = ridge->layer.node->inputs[1];
+    ridge->before = (const float *)sbit_graph_value(r->before, weight_id)->constant.data;
+    SBIT__TRY(sbit__ridge_memory(ridge, arena, error));
+    SBIT__TRY(sbit__repair_run(r, ridge->layer.node->inputs[0], sbit__ridge_see, ridge, error));
+    SBIT__TRY(sbit__tensor_copy(sparse->ctx, ridge->weight, weight, error));
+    if (ridge->bias != NULL) {
+        SBIT__TRY(sbit__tensor_copy(
+            sparse->ctx, &sbit_graph_value(r->now, ridge->bias_id)->constant, bias, error));
+    }
+    sbit__ridge_solve(ridge, (float *)weight->data, (float *)bias->data);
+    if (ridge->bias != NULL) {
+        SBIT__TRY(sbit__sparse_change(sparse, ridge->bias_id, bias, error));
+        SBIT__TRY(sbit_graph_set_constant(r->now, ridge->bias_id, bias, error));
+    }
+    SBIT__TRY(sbit__sparse_change(sparse, weight_id, weight, error));
+    return sbit_graph_set_constant(r->now, weight_id, weight, error);
+}
+
+static sbit_status sbit__repair_layer(sbit__repair *r, sbit__ridge *ridge, sbit_error *error)
+{
+    sbit_tensor weight, bias;
+    sbit__arena arena;
+    memset(&weight, 0, sizeof weight);
+    memset(&bias, 0, sizeof bias);
+    sbit__arena_init(&arena, sbit_ctx_allocator(r->sparse->ctx));
+    sbit_status status =
+        sbit__gram_init(r->sparse->ctx, &ridge->layer, true,
+                        sbit_options_int(&ridge->of->options, "RIDGE.POSITIONS"),
+                        (uint64_t)ridge->of->member + 1, &ridge->gram, error);
+    status = status == SBIT_OK ? sbit__ridge_change(r, ridge, &weight, &bias, &arena, error)
+                               : status;
+    sbit__gram_deinit(&ridge->gram);
+    sbit_tensor_free(r->sparse->ctx, &weight);
+    sbit_tensor_free(r->sparse->ctx, &bias);
+    sbit__arena_deinit(&arena);
+    return status;
+}
+
+/* Something that the layer reads was cut, or computed by layers that were. */
+static bool sbit__repair_is_behind(const sbit_sparse *sparse, const sbit__sparse_layer *layer)
+{
+    const sbit_node *node =
+        sbit_graph_node(sparse->graph, sparse->labeler.members[layer->member].node);
+    const sbit__channel_labels *x = &sparse->labeler.of[node->inputs[0].idx];
+    return x->form == SBIT__LABELS_AXIS && sbit__cut_touches(sparse, node->inputs[0], x->axis);
+}
+
+static sbit_status sbit__repair_layers(sbit__repair *r, int64_t *count, sbit_error *error)
+{
+    sbit_sparse *sparse = r->sparse;
+    bool behind = false;
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__ridge ridge;
+        behind = behind || sbit__repair_is_behind(sparse, &sparse->layers[i]);
+        if (behind && sbit__ridge_takes(sparse, r->now, &sparse->layers[i], &ridge)) {
+            SBIT__TRY(sbit__repair_layer(r, &ridge, error));
+            (*count)++;
+        }
+        SBIT__TRY(sbit__progress(sparse->ctx, "repair", (int64_t)i + 1,
+                                 (int64_t)sparse->layer_count, error));
+    }
+    return SBIT_OK;
+}
+
+/* >>statistics */
+
+static sbit_status sbit__repair_norms(sbit__repair *r, int64_t *count, sbit_error *error)
+{
+    SBIT__TRY(sbit_reestimate_bn(r->now, r->feed, error));
+    for (sbit_node_id id = sbit_graph_first(r->now); id.idx != 0;
+         id = sbit_graph_next(r->now, id)) {
+        const sbit_node *node = sbit_graph_node(r->now, id);
+        for (size_t i = 3; sbit__is_op(node, "BatchNormalization") && i < 5; i++) {
+            SBIT__TRY(sbit__sparse_change(r->sparse, node->inputs[i],
+                                          &sbit_graph_value(r->now, node->inputs[i])->constant,
+                                          error));
+            *count += i == 3 ? 1 : 0;
+        }
+    }
+    return SBIT_OK;
+}
+
+static bool sbit__repair_has_norms(const sbit_graph *graph)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        if (sbit__is_op(sbit_graph_node(graph, id), "BatchNormalization")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* >>public */
+
+static sbit_status sbit__repair_all(sbit__repair *r, uint32_t what, sbit_sparse_repaired *out,
+                                    sbit_error *error)
+{
+    sbit_sparse *sparse = r->sparse;
+    SBIT__TRY(sbit_graph_clone(sparse->graph, &r->before, error));
+    SBIT__TRY(sbit__sparse_unchanged(sparse, r->before, error));
+    SBIT__TRY(sbit_sparse_masked(sparse, &r->now, error));
+    SBIT__TRY(sbit__repair_sqnr(r, &out->before, error));
+    out->ridge = out->after = out->before;
+    if ((what & SBIT_REPAIR_RIDGE) != 0) {
+        SBIT__TRY(sbit__repair_layers(r, &out->layers, error));
+        SBIT__TRY(sbit__repair_sqnr(r, &out->ridge, error));
+        out->after = out->ridge;
+    }
+    if ((what & SBIT_REPAIR_BATCH_NORM) != 0 && sbit__repair_has_norms(sparse->graph)) {
+        SBIT__TRY(sbit__repair_norms(r, &out->norms, error));
+        SBIT__TRY(sbit__repair_sqnr(r, &out->after, error));
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_repair(sbit_sparse *sparse, const sbit_feed *feed,
+                                             sbit_sparse_repaired *out, sbit_error *error)
+{
+    sbit__repair r;
+    sbit_sparse_repaired repaired;
+    uint32_t what = 0;
+    memset(&r, 0, sizeof r);
+    memset(&repaired, 0, sizeof repaired);
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        what |= sparse->layers[i].settings.repair;
+    }
+    if (what != 0 && feed == NULL) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL, "REPAIR looks at data: give it a feed");
+    }
+    if (what != 0) {
+        r.sparse = sparse;
+        r.feed = feed;
+        const sbit_status status = sbit__repair_all(&r, what, &repaired, error);
+        sbit_graph_destroy(r.before);
+        sbit_graph_destroy(r.now);
+        sparse->masks_fit = false; /* what removed channels are may have changed */
+        SBIT__TRY(status);
+    }
+    if (out != NULL) {
+        *out = repaired;
+    }
+    return SBIT_OK;
+}
+/* ---- end src/sparse/repair.c ---- */
+
 /* ---- begin src/sparse/verify.c ---- */
 /* verify.c: the masked and the smaller graph are run on the same inputs and compared.
  * >>sparse-verify
@@ -88110,20 +89029,7 @@ SBIT__FN sbit_status sbit__originals_put(const sbit_sparse *sparse, sbit_graph *
     return SBIT_OK;
 }
 
-/* Weights are not what they were, whatever masks say: a sparser changed them. */
-static bool sbit__verify_is_changed(const sbit_sparse *sparse, uint32_t value)
-{
-    for (size_t i = 0; i < sparse->layer_count; i++) {
-        const sbit__sparse_layer *layer = &sparse->layers[i];
-        if (layer->original.data != NULL &&
-            (value == 0 || sparse->labeler.members[layer->member].value.idx == value)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Puts what the masks changed into a copy of the user's graph; false: it lacks some of it. */
+/* Puts what masks, sparsers and repairs changed into a copy of the user's graph; false: it lacks some of it. */
 static sbit_status sbit__verify_mask_original(const sbit_sparse *sparse, const sbit_graph *masked,
                                               sbit_graph *copy, bool *all, sbit_error *error)
 {
@@ -88131,13 +89037,14 @@ static sbit_status sbit__verify_mask_original(const sbit_sparse *sparse, const s
     for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph) && *all; v++) {
         sbit_value_id id;
         id.idx = v;
-        if (sparse->keep[v] == NULL) {
+        if (sparse->keep[v] == NULL && sparse->was[v].data == NULL) {
             continue;
         }
         const sbit_tensor *now = &sbit_graph_value(masked, id)->constant;
-        const sbit_tensor *before = &sbit_graph_value(sparse->graph, id)->constant;
-        if (memcmp(now->data, before->data, sbit_tensor_bytes(now)) != 0 ||
-            sbit__verify_is_changed(sparse, v)) {
+        const sbit_tensor *before = sparse->was[v].data != NULL
+                                        ? &sparse->was[v]
+                                        : &sbit_graph_value(sparse->graph, id)->constant;
+        if (memcmp(now->data, before->data, sbit_tensor_bytes(now)) != 0) {
             *all = sparse->in_original[v];
             if (*all) {
                 SBIT__TRY(sbit__originals_put(sparse, copy, id, now, error));
@@ -88152,12 +89059,15 @@ static sbit_status sbit__verify_original(sbit__verify *v, const sbit_graph *mask
 {
     const sbit_sparse *sparse = v->sparse;
     sbit_graph *copy = NULL;
-    bool all = false;
+    bool all = false, changed = false; /* changed: sparse->graph is not the model any more */
+    for (uint32_t i = 1; i < sbit_graph_value_limit(sparse->graph); i++) {
+        changed = changed || sparse->was[i].data != NULL;
+    }
     SBIT__TRY(sbit_graph_clone(sparse->original, &copy, error));
     sbit_status status = sbit__verify_mask_original(sparse, masked, copy, &all, error);
     if (status == SBIT_OK && all) {
         status = sbit__verify_pair(v, "the masked model", copy, "the smaller one", shrunk, error);
-    } else if (status == SBIT_OK && !sbit__verify_is_changed(sparse, 0)) {
+    } else if (status == SBIT_OK && !changed) {
         status = sbit__verify_pair(v, "the model", sparse->original, "its simplified copy",
                                    sparse->graph, error);
     }
@@ -89294,13 +90204,15 @@ static sbit_status sbit__sparse_arrays(sbit_sparse *sparse, sbit_error *error)
     const size_t groups = (size_t)sparse->groups.group_count + 1;
     sbit__arena *arena = &sparse->arena;
     sparse->keep = (uint8_t **)sbit__arena_array(arena, values, sizeof(uint8_t *));
+    sparse->was = (sbit_tensor *)sbit__arena_array(arena, values, sizeof(sbit_tensor));
     sparse->in_original = (bool *)sbit__arena_array(arena, values, sizeof(bool));
     sparse->marks = (bool *)sbit__arena_array(arena, values, sizeof(bool));
     sparse->removed = (bool *)sbit__arena_array(arena, classes, sizeof(bool));
     sparse->kept_why = (const char **)sbit__arena_array(arena, classes, sizeof(char *));
     sparse->group_names = (const char **)sbit__arena_array(arena, groups, sizeof(char *));
-    if (sparse->keep == NULL || sparse->in_original == NULL || sparse->marks == NULL ||
-        sparse->removed == NULL || sparse->kept_why == NULL || sparse->group_names == NULL) {
+    if (sparse->keep == NULL || sparse->was == NULL || sparse->in_original == NULL ||
+        sparse->marks == NULL || sparse->removed == NULL || sparse->kept_why == NULL ||
+        sparse->group_names == NULL) {
         return sbit__fail_oom(error, values * sizeof(uint8_t *));
     }
     for (int32_t g = 0; g < sparse->groups.group_count; g++) {
@@ -89362,6 +90274,9 @@ SPARSEBIT_API sbit_status sbit_sparse_create(const sbit_graph *graph, sbit_sconf
 SPARSEBIT_API void sbit_sparse_destroy(sbit_sparse *sparse)
 {
     if (sparse != NULL) {
+        for (uint32_t v = 1; sparse->was != NULL && v < sbit_graph_value_limit(sparse->graph); v++) {
+            sbit_tensor_free(sparse->ctx, &sparse->was[v]);
+        }
         sbit__layers_free(sparse);
         sbit__labeler_deinit(&sparse->labeler);
         sbit__arena_deinit(&sparse->arena);
@@ -89444,7 +90359,7 @@ SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse)
 SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbit_feed *feed,
                                                   sbit_error *error)
 {
-    SBIT__TRY(sbit__layers_restore(sparse, error));
+    SBIT__TRY(sbit__sparse_restore(sparse, error));
     SBIT__TRY(sbit__layers_score(sparse, feed, error));
     sbit__masks_clear(sparse);
     sparse->masks_fit = false;
@@ -89507,7 +90422,7 @@ static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error
 SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
                                              sbit_error *error)
 {
-    SBIT__TRY(sbit__layers_restore(sparse, error));
+    SBIT__TRY(sbit__sparse_restore(sparse, error));
     SBIT__TRY(sbit__layers_score(sparse, feed, error));
     sbit__sparse_forget_reasons(sparse);
     sparse->masks_fit = true;
@@ -89535,6 +90450,7 @@ SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char
         return sbit__fail(error, SBIT_ERR_SHAPE, name, "'%s' is %s, not %s", name, had, has);
     }
     sparse->masks_fit = false; /* what removed channels are may have changed */
+    sbit_tensor_free(sparse->ctx, &sparse->was[id.idx]);
     if (sparse->original != NULL && sparse->in_original[id.idx]) {
         SBIT__TRY(sbit__originals_put(sparse, sparse->original, id, weight, error));
     } else {
@@ -89704,6 +90620,7 @@ SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *conf
     }
     SBIT__TRY(sbit_sparse_create(graph, config, &sparse, error));
     sbit_status status = sbit_sparse_select(sparse, feed, error);
+    status = status == SBIT_OK ? sbit_sparse_repair(sparse, feed, NULL, error) : status;
     if (status == SBIT_OK && sbit__sparse_masks_any(sparse)) {
         status = sbit_sparse_shrink(sparse, feed, out, error);
     } else if (status == SBIT_OK) {

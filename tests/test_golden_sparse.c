@@ -149,14 +149,19 @@ static bool nni_feed(golden *g, sbit_ctx *ctx, const char *net, int64_t steps, s
                      sbit_error *error)
 {
     char name[120];
-    static golden_array_view v;
-    static sbit_tensor x;
+    static golden_array_view v, labels;
+    static sbit_tensor x, y;
     sbit_feed_desc desc;
     snprintf(name, sizeof name, "net/%s/x", net);
     if (!golden_array(g, name, &v) || v.f == NULL) {
         return false;
     }
+    snprintf(name, sizeof name, "net/%s/labels", net);
+    if (!golden_array(g, name, &labels)) {
+        return false;
+    }
     memset(&x, 0, sizeof x);
+    memset(&y, 0, sizeof y);
     memset(&desc, 0, sizeof desc);
     if (v.rank < 3) {
         return false;
@@ -168,8 +173,15 @@ static bool nni_feed(golden *g, sbit_ctx *ctx, const char *net, int64_t steps, s
     x.dims[0] = (steps + 3) / 4 * 4 < 4 ? 4 : (steps + 3) / 4 * 4;
     x.dims[0] = x.dims[0] > v.dims[0] * v.dims[1] ? v.dims[0] * v.dims[1] : x.dims[0];
     memcpy(&x.data, &v.f, sizeof v.f);
+    y.dtype = SBIT_I64;
+    y.rank = 1;
+    y.dims[0] = x.dims[0];
+    memcpy(&y.data, &labels.u8, sizeof labels.u8);
     desc.inputs = &x;
     desc.input_count = 1;
+    desc.targets = &y;
+    desc.target_count = 1;
+    desc.batch = 4;
     return sbit_feed_of_tensors(ctx, &desc, feed, error) == SBIT_OK;
 }
 
@@ -222,7 +234,9 @@ static void compare_nni(const char *group, const char *const *prefixes, int leas
             sbit_feed feed;
             const bool fed =
                 nni_feed(&nets, m.ctx, golden_text(arguments, "net"),
-                         (int64_t)golden_value(arguments, "training_steps") +
+                         /* taylor's are batches, of activations they are samples */
+                         (strcmp(strategy, "taylor") == 0 ? 4 : 1) *
+                                 (int64_t)golden_value(arguments, "training_steps") +
                              4 * (int64_t)golden_value(arguments, "statistics_batch_num"),
                          &feed, &m.error);
             if (types != NULL && types->count == 1 && strcmp(types->items[0].text, "Conv2d") == 0) {
@@ -300,6 +314,18 @@ TEST(nni_3_0_masks)
                                            "fpgm",
                                            NULL};
     compare_nni("D_nni_3.0_pruners", prefixes, 10);
+}
+
+/* Gradients of the cross entropy, batches of 4: the same masks in all three versions. */
+TEST(nnis_taylor_masks)
+{
+    static const char *const v1[] = {"taylor/steps", "taylor", NULL};
+    static const char *const v2[] = {"taylor/normal", "taylor", NULL};
+    static const char *const v3[] = {"taylor/rescnn/0.5", "taylor", "taylor/mlp/0.5", "taylor",
+                                     NULL};
+    compare_nni("D_nni_1.9_pruners", v1, 11);
+    compare_nni("D_nni_2.10_pruners", v2, 19);
+    compare_nni("D_nni_3.0_pruners", v3, 11);
 }
 
 /* ---- torch.ao.pruning: its row masks on the network before, cut by us, against its pruned network
@@ -516,6 +542,64 @@ static bool torch_config(const sbit_yaml *e, const golden_array_view *w, char *c
              strcmp(golden_text(arguments, "norm"), "1") == 0 ? "level" : "l2norm",
              count > 0 ? ratio_of(count, blocks) : 0.0, (int)h, (int)v);
     return true;
+}
+
+TEST(torchs_bands_along_the_diagonal)
+{
+    static float ones[64 * 64];
+    masks m;
+    golden g;
+    const sbit_yaml *e;
+    memset(&m, 0, sizeof m);
+    CHECK_OK(sbit_ctx_create(NULL, &m.ctx, &m.error), m.error);
+    if (!golden_open(&g, m.ctx, "E_torch_ao_pruning")) {
+        sbit_ctx_destroy(m.ctx);
+        SBIT_TEST_SKIP("no shared golden data");
+    }
+    for (int i = 0; i < 64 * 64; i++) {
+        ones[i] = 1.0f;
+    }
+    while ((e = golden_next(&g)) != NULL) {
+        const sbit_yaml *shape = golden_get(golden_get(e, "arguments"), "shape");
+        const char *band = golden_text(golden_get(e, "arguments"), "nearliness");
+        char config[120];
+        golden_array_view w, v;
+        const uint8_t *keep = NULL;
+        int64_t count = 0, differ = 0;
+        if (!begins(e, "nearly_diagonal/") || shape == NULL || shape->count != 2 ||
+            atoi(band) < 1) {
+            continue;
+        }
+        memset(&w, 0, sizeof w);
+        w.rank = 2;
+        w.dims[0] = atoi(shape->items[0].text);
+        w.dims[1] = atoi(shape->items[1].text);
+        w.count = w.dims[0] * w.dims[1];
+        w.f = ones;
+        snprintf(config, sizeof config,
+                 "SPARSER: {TYPE: unstructured, STRATEGY: level, DIAGONAL: %s}\n", band);
+        if (atoi(band) % 2 == 0) { /* both refuse it */
+            CHECK_STATUS(sbit_sconfig_read(m.ctx, config, strlen(config), &m.config, &m.error),
+                         SBIT_ERR_CONFIG, m.error);
+            CHECK(golden_get(e, "error") != NULL);
+        } else if (golden_get(e, "error") == NULL &&
+                   golden_array(&g, golden_text(golden_get(e, "outputs"), "mask"), &v) &&
+                   CHECK_EQ_I64(v.count, w.count) && CHECK(w.count <= 64 * 64) &&
+                   weight_open(&m, &w, config)) {
+            const bool has = mask_named(&m, "w.weight", &keep, &count);
+            for (int64_t i = 0; i < w.count; i++) {
+                /* the array is of float32 or bytes */
+                const int wanted = v.f != NULL ? v.f[i] != 0.0f : v.u8[i];
+                differ += (has ? keep[i] : 1) != wanted;
+            }
+            CHECK_MSG(differ == 0, "%s: %d differ", golden_text(e, "id"), (int)differ);
+            m.compared++;
+        }
+        masks_close(&m);
+    }
+    CHECK_MSG(m.compared > 5, "only %d masks", m.compared);
+    golden_close(&g);
+    sbit_ctx_destroy(m.ctx);
 }
 
 TEST(torchs_masks_of_weights)

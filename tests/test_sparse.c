@@ -594,6 +594,56 @@ TEST(statistics_are_taken_anew)
     build_end(&b);
 }
 
+/* x = 1 -2, w = 3 1, 1.5 0.1, so y = 0 0.8; targets -1 -0.2: the mean square error has the gradient
+ * 1 1, -2 -2, and w g = 3 1, -3 -0.2. Columns are rows here: taylor 18 and 1.04, fisher 0 and 0.64,
+ * movement 0 and -0.8. */
+TEST(gradients_of_a_loss_are_looked_at)
+{
+    const float w[] = {3, 1, 1.5f, 0.1f}, data[] = {1, -2}, wanted[] = {-1, -0.2f};
+    const sbit_tensor x = build_tensor(SBIT_F32, "1,2", data);
+    const sbit_tensor t = build_tensor(SBIT_F32, "1,2", wanted);
+    static const struct {
+        const char *strategy;
+        uint8_t keep[4];
+    } cases[] = {{"taylor", {1, 0, 1, 0}}, {"fisher", {0, 1, 0, 1}}, {"movement", {1, 0, 1, 0}}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[200];
+        build b;
+        sbit_sparse *sparse = NULL;
+        sbit_feed feed, bare;
+        sbit_feed_desc desc;
+        sbit_mask mask;
+        build_begin(&b, 18);
+        memset(&desc, 0, sizeof desc);
+        desc.inputs = &x;
+        desc.input_count = 1;
+        CHECK_OK(sbit_feed_of_tensors(b.ctx, &desc, &bare, &b.error), b.error);
+        desc.targets = &t;
+        desc.target_count = 1;
+        CHECK_OK(sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), b.error);
+        build_output(&b, build_binary(&b, "MatMul", "fc", build_input(&b, "x", SBIT_F32, "N,2"),
+                                      build_constant(&b, "w", SBIT_F32, "2,2", w)));
+        snprintf(text, sizeof text,
+                 "SPARSER: {TYPE: structured, STRATEGY: %s, RATIO: 0.5, LOSS: mse}\n",
+                 cases[i].strategy);
+        sbit_sconfig *config = configure(&b, text);
+        if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+            CHECK_STATUS(sbit_sparse_calc_params(sparse, NULL, &b.error), SBIT_ERR_STATE, b.error);
+            CHECK_STATUS(sbit_sparse_calc_params(sparse, &bare, &b.error), SBIT_ERR_STATE, b.error);
+            CHECK(strstr(b.error.message, "targets") != NULL);
+            CHECK_OK(sbit_sparse_calc_params(sparse, &feed, &b.error), b.error);
+            if (CHECK_EQ_I64(sbit_sparse_mask(sparse, 0, &mask), SBIT_OK)) {
+                CHECK_MSG(memcmp(mask.keep, cases[i].keep, 4) == 0, "%s", cases[i].strategy);
+            }
+        }
+        sbit_feed_close(&feed);
+        sbit_feed_close(&bare);
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
 /* ---- patterns that other tools cut wrongly (field reports A7) */
 
 static sbit_value_id plain_conv(build *b, const char *name, sbit_value_id x, const char *dims,

@@ -121,6 +121,19 @@ static void sbit__mask_n_of_m(const sbit__sparse_layer *layer, const sbit__grid3
     }
 }
 
+/* What lies further from the diagonal than half the band goes. */
+static void sbit__mask_diagonal(const sbit__sparse_layer *layer, const sbit__grid3 *g,
+                                uint8_t *keep)
+{
+    const int64_t half = layer->settings.diagonal / 2;
+    for (int64_t i = 0; i < g->rows * g->columns * g->rest; i++) {
+        const int64_t k = i % g->rest, c = i / g->rest % g->columns, r = i / g->rest / g->columns;
+        if (r - c > half || c - r > half) {
+            keep[sbit__grid3_at(g, r, c, k)] = 0;
+        }
+    }
+}
+
 static sbit_status sbit__mask_rows_apart(const sbit__sparse_layer *layer, const sbit__grid3 *g,
                                          uint8_t *keep, sbit__arena *scratch, sbit_error *error)
 {
@@ -193,6 +206,10 @@ SBIT__FN sbit_status sbit__mask_elements(const sbit__sparse_layer *layer, uint8_
     const int64_t n = layer->units.count;
     if (settings->n_of_m[1] > 0) {
         sbit__mask_n_of_m(layer, &g, keep);
+        return SBIT_OK;
+    }
+    if (settings->diagonal > 0) {
+        sbit__mask_diagonal(layer, &g, keep);
         return SBIT_OK;
     }
     if (settings->block[0] != 0) {

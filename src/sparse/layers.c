@@ -131,7 +131,8 @@ SBIT__FN void sbit__layers_free(sbit_sparse *sparse)
 SBIT__FN bool sbit__sparse_layer_active(const sbit__sparse_layer *layer)
 {
     return layer->settings.ratio > 0.0 ||
-           (!layer->settings.structured && layer->settings.n_of_m[1] > 0);
+           (!layer->settings.structured &&
+            (layer->settings.n_of_m[1] > 0 || layer->settings.diagonal > 0));
 }
 
 SBIT__FN bool sbit__sparse_layer_together(const sbit__sparse_layer *layer, bool structured)
@@ -185,6 +186,7 @@ SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *fe
     }
     if (feed != NULL) {
         SBIT__TRY(sbit__layers_observe(sparse, NULL, feed, error));
+        SBIT__TRY(sbit__layers_gradients(sparse, feed, error));
     }
     for (size_t i = 0; i < sparse->layer_count; i++) {
         sbit__sparse_layer *layer = &sparse->layers[i];

@@ -41,6 +41,10 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "REPAIR ridge: pull towards the weights as they were, in mean squares of the inputs"},
     {"RIDGE.POSITIONS", SBIT_KEY_INT, "32", 0, 1e9, NULL,
      "REPAIR ridge: places of each sample that are looked at; 0: all"},
+    {"LOSS", SBIT_KEY_CHOICE, "cross_entropy", 0, 0, "cross_entropy|kl|mse|l1|huber|bce",
+     "of sparsers that look at gradients: on the model's first output"},
+    {"DIAGONAL", SBIT_KEY_INT, "0", 0, 1e9, NULL,
+     "unstructured: all but a band of this width (odd) along the diagonal goes, RATIO or not"},
     {"SCHEDULE", SBIT_KEY_CHOICE, "constant", 0, 0, NULL, "how RATIO is reached over steps"},
     {"INITIAL", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "ratio at step 0 of the schedule"},
     {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
@@ -98,7 +102,11 @@ static sbit_status sbit__sconfig_check(const sbit_options *options, const char *
         return sbit__option_fail(sbit_options_find(options, "N_OF_M"), section,
                                  "must be N:M, such as 2:4", error);
     }
-    return SBIT_OK;
+    const int64_t band = sbit_options_int(options, "DIAGONAL");
+    return band == 0 || band % 2 == 1
+               ? SBIT_OK
+               : sbit__option_fail(sbit_options_find(options, "DIAGONAL"), section,
+                                   "must be an odd number", error);
 }
 
 /* `first` and the names of a kind's rows, "a|b|c"; in the arena. */
@@ -232,9 +240,11 @@ SPARSEBIT_API void sbit_sconfig_print(const sbit_sconfig *config, bool only_set,
 
 static uint32_t sbit__sconfig_repair(const char *word)
 {
-    const bool both = sbit__streq(word, "both");
-    return (both || sbit__streq(word, "ridge") ? SBIT_REPAIR_RIDGE : 0u) |
-           (both || sbit__streq(word, "batch_norm") ? SBIT_REPAIR_BATCH_NORM : 0u);
+    const uint32_t ridge = SBIT_REPAIR_RIDGE, batch_norm = SBIT_REPAIR_BATCH_NORM;
+    return sbit__streq(word, "both")         ? ridge | batch_norm
+           : sbit__streq(word, "ridge")      ? ridge
+           : sbit__streq(word, "batch_norm") ? batch_norm
+                                             : 0u;
 }
 
 SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_graph *graph,
@@ -252,6 +262,7 @@ SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_grap
     out->whole_model = sbit__streq(sbit_options_string(options, "SCOPE"), "model");
     out->max_ratio = sbit_options_float(options, "MAX_RATIO");
     out->prune_bias = sbit_options_bool(options, "PRUNE_BIAS");
+    out->diagonal = sbit_options_int(options, "DIAGONAL");
     out->repair = sbit__sconfig_repair(sbit_options_string(options, "REPAIR"));
     out->min_kept = sbit_options_int(options, "MIN_KEPT");
     out->align = sbit_options_int(options, "ALIGN");

@@ -12,6 +12,7 @@
  * and from there to a smaller graph:
  *   layers.c     weights, their settings and scores
  *   observe.c    data for sparsers
+ *   gradients.c  and gradients
  *   select.c     which classes go: exact counts, balanced
  *   elements_mask.c  masks of single elements, blocks, N of M
  *   mask.c       masks of constants, from layers or from classes
@@ -274,6 +275,10 @@ SBIT__FN bool sbit__sparse_layer_together(const sbit__sparse_layer *layer, bool 
 /* observe.c: runs the model for the sparsers that look at data */
 SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit__sparse_layer *only,
                                           const sbit_feed *feed, sbit_error *error);
+
+/* gradients.c: the same with the gradients of the loss */
+SBIT__FN sbit_status sbit__layers_gradients(sbit_sparse *sparse, const sbit_feed *feed,
+                                            sbit_error *error);
 
 /* elements_mask.c */
 typedef struct sbit__rank {

@@ -16,13 +16,13 @@ extern "C" {
 
 /* >>extend */
 
-/* What a sparser looks at besides the weight; the model is run on data to provide the first three.
- */
+/* What a sparser looks at besides the weight; the model is run on data to provide all but gamma. */
 enum {
     SBIT_NEEDS_INPUT = 1,     /* of the layer */
     SBIT_NEEDS_OUTPUT = 2,    /* of the layer */
     SBIT_NEEDS_ACTIVATED = 4, /* behind BatchNormalization and activation; else the output */
-    SBIT_NEEDS_GAMMA = 8      /* scales of the BatchNormalization behind the layer */
+    SBIT_NEEDS_GAMMA = 8,     /* scales of the BatchNormalization behind the layer */
+    SBIT_NEEDS_GRADIENT = 16  /* of the loss (LOSS, on data with targets) with respect to the weight */
 };
 
 /* What one score stands for. */

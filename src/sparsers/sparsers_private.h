@@ -27,6 +27,9 @@ extern "C" {
     X(mean_activation)                                                                             \
     X(hrank)                                                                                       \
     X(wanda)                                                                                       \
+    X(taylor)                                                                                      \
+    X(fisher)                                                                                      \
+    X(movement)                                                                                    \
     X(sparsegpt)
 
 #define SBIT__SPARSER_DECLARE(name) SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void);
