@@ -21845,6 +21845,12 @@ SBIT__FN bool sbit__op_row_is_built_in(const sbit_ctx *ctx, const sbit_op_row *r
 /* Fails unless min <= input_count <= max and inputs 0..min-1 are present. */
 SBIT__FN sbit_status sbit__op_inputs(const sbit_op_call *call, int32_t min, int32_t max,
                                      sbit_error *error);
+/* prepare: the parameter block becomes a copy of `plan`; run: `plan` becomes a copy of the block,
+ * and it is an error if there is none. */
+SBIT__FN sbit_status sbit__op_keep(const sbit_op_call *call, const void *plan, size_t bytes,
+                                   sbit_error *error);
+SBIT__FN sbit_status sbit__op_kept(const sbit_op_call *call, void *plan, size_t bytes,
+                                   sbit_error *error);
 /* Output i gets dtype and rank; dims arrive unknown (SBIT_SYMBOL_ANY). NULL if not wanted. */
 SBIT__FN sbit_type *sbit__op_out(const sbit_op_call *call, int32_t i, sbit_dtype dtype,
                                  int32_t rank);
@@ -22012,6 +22018,27 @@ SBIT__FN bool sbit__type_static(const sbit_type *type)
         }
     }
     return true;
+}
+
+SBIT__FN sbit_status sbit__op_keep(const sbit_op_call *call, const void *plan, size_t bytes,
+                                   sbit_error *error)
+{
+    void *block = call->alloc_params(call, bytes);
+    if (block == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "out of memory");
+    }
+    memcpy(block, plan, bytes);
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__op_kept(const sbit_op_call *call, void *plan, size_t bytes,
+                                   sbit_error *error)
+{
+    if (call->params == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    memcpy(plan, call->params, bytes);
+    return SBIT_OK;
 }
 
 SBIT__FN sbit_type *sbit__op_out(const sbit_op_call *call, int32_t i, sbit_dtype dtype,
@@ -23165,12 +23192,6 @@ SBIT__FN sbit_status sbit__op_check(const sbit_op_call *call, sbit_error *error)
 SBIT__FN sbit_status sbit__op_prepare_check(const sbit_op_call *call, sbit_error *error);
 /* prepare of rows that need sbit__op_in_float's memory and nothing else. */
 SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *error);
-/* prepare: the parameter block becomes a copy of `plan`; run: `plan` becomes a copy of the block,
- * and it is an error if there is none. */
-SBIT__FN sbit_status sbit__op_keep(const sbit_op_call *call, const void *plan, size_t bytes,
-                                   sbit_error *error);
-SBIT__FN sbit_status sbit__op_kept(const sbit_op_call *call, void *plan, size_t bytes,
-                                   sbit_error *error);
 SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error);
 /* Bytes rounded up to 64, so that what follows in scratch memory is aligned. */
 SBIT__FN size_t sbit__align64(size_t bytes);
@@ -23300,27 +23321,6 @@ SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *
 SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error)
 {
     return sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "out of memory");
-}
-
-SBIT__FN sbit_status sbit__op_keep(const sbit_op_call *call, const void *plan, size_t bytes,
-                                   sbit_error *error)
-{
-    void *block = call->alloc_params(call, bytes);
-    if (block == NULL) {
-        return sbit__op_no_memory(call, error);
-    }
-    memcpy(block, plan, bytes);
-    return SBIT_OK;
-}
-
-SBIT__FN sbit_status sbit__op_kept(const sbit_op_call *call, void *plan, size_t bytes,
-                                   sbit_error *error)
-{
-    if (call->params == NULL) {
-        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
-    }
-    memcpy(plan, call->params, bytes);
-    return SBIT_OK;
 }
 
 SBIT__FN size_t sbit__align64(size_t bytes)
@@ -28622,15 +28622,33 @@ static bool sbit__layernorm_is_row(const sbit_tensor *tensor, const sbit_tensor 
     return true;
 }
 
+typedef struct sbit__layernorm {
+    int32_t axis;
+    float epsilon;
+} sbit__layernorm;
+
+static sbit_status sbit__layernorm_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__layernorm plan;
+    SBIT__TRY(sbit__op_prepare_f32(call, error));
+    if (!sbit__type_static(call->in_type[0])) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__layernorm_axis(call, call->in_type[0]->rank, &plan.axis, error));
+    plan.epsilon = sbit_node_float(call->node, "epsilon", 1e-5f);
+    return sbit__op_keep(call, &plan, sizeof plan, error);
+}
+
 static sbit_status sbit__layernorm_run_as(const sbit_op_call *call, bool centered,
                                           sbit_error *error)
 {
+    sbit__layernorm plan;
     sbit__layernorm_task task;
     const sbit_tensor *x = call->in[0];
     const sbit_tensor *scale = call->in[1];
     const sbit_tensor *bias = sbit__in(call, 2);
-    int32_t axis = 0;
-    SBIT__TRY(sbit__layernorm_axis(call, x->rank, &axis, error));
+    SBIT__TRY(sbit__op_kept(call, &plan, sizeof plan, error));
+    const int32_t axis = plan.axis;
     memset(&task, 0, sizeof task);
     task.kernels = call->kernels;
     task.x = (const float *)x->data;
@@ -28639,7 +28657,7 @@ static sbit_status sbit__layernorm_run_as(const sbit_op_call *call, bool centere
     task.factors = sbit__norm_out(call, 2);
     task.rows = sbit__tensor_span(x, 0, axis);
     task.inner = sbit__tensor_span(x, axis, x->rank);
-    task.epsilon = sbit_node_float(call->node, "epsilon", 1e-5f);
+    task.epsilon = plan.epsilon;
     task.centered = centered;
     task.scale = (const float *)scale->data;
     task.bias = bias != NULL ? (const float *)bias->data : NULL;
@@ -28677,13 +28695,14 @@ static void sbit__norm_moments64(int64_t n, const double *x, double epsilon, boo
 static sbit_status sbit__layernorm_run_as64(const sbit_op_call *call, bool centered,
                                             sbit_error *error)
 {
+    sbit__layernorm plan;
     sbit__layernorm_task task; /* where scale and bias lie */
     const sbit_tensor *x = call->in[0], *scale = call->in[1], *bias = sbit__in(call, 2);
-    const double epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
     sbit_tensor *means = sbit__out(call, 1), *factors = sbit__out(call, 2);
-    int32_t axis = 0;
+    SBIT__TRY(sbit__op_kept(call, &plan, sizeof plan, error));
+    const int32_t axis = plan.axis;
+    const double epsilon = (double)plan.epsilon;
     memset(&task, 0, sizeof task);
-    SBIT__TRY(sbit__layernorm_axis(call, x->rank, &axis, error));
     task.rank = x->rank;
     memcpy(task.dims, x->dims, sizeof task.dims);
     SBIT__TRY(sbit__op_strides(call, scale, -1, x->rank, x->dims, task.scale_strides, error));
@@ -29272,11 +29291,13 @@ static const sbit_op_channel sbit__norm_channel_group = {SBIT_CHANNEL_OWN,     1
 static const sbit_op_channel sbit__norm_channel_axes = {SBIT_CHANNEL_OWN, 1, 0, 0, 0,
                                                         sbit__norm_label};
 
-#define SBIT__NORM_ROW(name, version, types, infer, run, gradient, quant, channel)                 \
+#define SBIT__NORM_WITH(name, version, types, infer, prepare, run, gradient, quant, channel)       \
     {                                                                                              \
-        "", name, version, types, 0, 0, infer, sbit__op_prepare_f32, run, gradient, NULL, quant,   \
-            channel, NULL                                                                          \
+        "", name, version, types, 0, 0, infer, prepare, run, gradient, NULL, quant, channel, NULL  \
     }
+#define SBIT__NORM_ROW(name, version, types, infer, run, gradient, quant, channel)                 \
+    SBIT__NORM_WITH(name, version, types, infer, sbit__op_prepare_f32, run, gradient, quant,       \
+                    channel)
 #define SBIT__BATCHNORM_ROW(version, types)                                                        \
     SBIT__NORM_ROW("BatchNormalization", version, types, sbit__batchnorm_infer,                    \
                    sbit__batchnorm_run, sbit__grad_batch_norm, NULL, &sbit__norm_channel_batch)
@@ -29292,11 +29313,12 @@ static const sbit_op_row sbit__norm_rows[] = {
     SBIT__BATCHNORM_ROW(9, SBIT__T_FLOATS1),
     SBIT__BATCHNORM_ROW(14, SBIT_T_FLOATS),
     SBIT__BATCHNORM_ROW(15, SBIT_T_FLOATS),
-    SBIT__NORM_ROW("LayerNormalization", 17, SBIT_T_FLOATS, sbit__layernorm_infer,
-                   sbit__layernorm_run, sbit__grad_layer_norm, &sbit__norm_quant_layer,
-                   &sbit__norm_channel_axes),
-    SBIT__NORM_ROW("RMSNormalization", 23, SBIT_T_FLOATS, sbit__rmsnorm_infer, sbit__rmsnorm_run,
-                   sbit__grad_layer_norm, &sbit__norm_quant, &sbit__norm_channel_axes),
+    SBIT__NORM_WITH("LayerNormalization", 17, SBIT_T_FLOATS, sbit__layernorm_infer,
+                    sbit__layernorm_prepare, sbit__layernorm_run, sbit__grad_layer_norm,
+                    &sbit__norm_quant_layer, &sbit__norm_channel_axes),
+    SBIT__NORM_WITH("RMSNormalization", 23, SBIT_T_FLOATS, sbit__rmsnorm_infer,
+                    sbit__layernorm_prepare, sbit__rmsnorm_run, sbit__grad_layer_norm,
+                    &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__INSTANCENORM_ROW(1, SBIT__T_FLOATS1),
     SBIT__INSTANCENORM_ROW(6, SBIT__T_FLOATS1),
     SBIT__INSTANCENORM_ROW(22, SBIT_T_FLOATS),
@@ -29323,6 +29345,7 @@ static const sbit_op_row sbit__norm_rows[] = {
 };
 
 #undef SBIT__NORM_ROW
+#undef SBIT__NORM_WITH
 #undef SBIT__BATCHNORM_ROW
 #undef SBIT__INSTANCENORM_ROW
 
@@ -38724,20 +38747,35 @@ static sbit_status sbit__transpose_infer(const sbit_op_call *call, sbit_error *e
     return SBIT_OK;
 }
 
+typedef struct sbit__transpose {
+    int32_t perm[SBIT_MAX_RANK];
+} sbit__transpose;
+
+static sbit_status sbit__transpose_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__transpose plan;
+    memset(&plan, 0, sizeof plan);
+    if (!sbit__type_static(call->in_type[0])) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__transpose_perm(call, call->in_type[0]->rank, plan.perm, error));
+    return sbit__op_keep(call, &plan, sizeof plan, error);
+}
+
 static sbit_status sbit__transpose_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_tensor *x = call->in[0];
     sbit_tensor *y = call->out[0];
-    int32_t perm[SBIT_MAX_RANK];
+    sbit__transpose plan;
     int64_t own[SBIT_MAX_RANK], from[SBIT_MAX_RANK], to[SBIT_MAX_RANK];
     if (y == NULL) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__transpose_perm(call, x->rank, perm, error));
+    SBIT__TRY(sbit__op_kept(call, &plan, sizeof plan, error));
     sbit__tensor_strides(x, own);
     sbit__tensor_strides(y, to);
     for (int32_t i = 0; i < x->rank; i++) {
-        from[i] = own[perm[i]];
+        from[i] = own[plan.perm[i]];
     }
     sbit__move_box(call->ctx, x->dtype, y->rank, y->dims, x->data, 0, from, y->data, 0, to);
     return SBIT_OK;
@@ -38826,15 +38864,30 @@ static sbit_status sbit__concat_infer(const sbit_op_call *call, sbit_error *erro
     return SBIT_OK;
 }
 
+typedef struct sbit__concat {
+    int32_t axis;
+} sbit__concat;
+
+static sbit_status sbit__concat_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__concat plan;
+    if (!sbit__type_static(call->in_type[0])) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__concat_axis(call, call->in_type[0]->rank, &plan.axis, error));
+    return sbit__op_keep(call, &plan, sizeof plan, error);
+}
+
 static sbit_status sbit__concat_run(const sbit_op_call *call, sbit_error *error)
 {
     sbit_tensor *y = call->out[0];
-    int32_t axis = 0;
+    sbit__concat plan;
     int64_t at = 0;
     if (y == NULL) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__concat_axis(call, y->rank, &axis, error));
+    SBIT__TRY(sbit__op_kept(call, &plan, sizeof plan, error));
+    const int32_t axis = plan.axis;
     const int64_t outer = sbit__dims_product(y->dims, 0, axis);
     const int64_t row = sbit__dims_product(y->dims, axis, y->rank);
     for (int32_t i = 0; i < call->input_count; i++) {
@@ -39753,17 +39806,19 @@ static const sbit_op_quant sbit__move_quant_concat = {SBIT_QUANT_INPUTS | SBIT_Q
 static const sbit_op_channel sbit__move_channel = {SBIT_CHANNEL_MOVES, 1, 0, 0, 0, NULL};
 static const sbit_op_channel sbit__move_channel_concat = {SBIT_CHANNEL_MOVES, ~0u, 0, 0, 0, NULL};
 
-#define SBIT__MOVE_OP(name, version, types, fn, gradient, quant, channel)                          \
+#define SBIT__MOVE_WITH(name, version, types, fn, prepare, gradient, quant, channel)               \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__##fn##_infer, NULL, sbit__##fn##_run, gradient,      \
+        "", name, version, types, 0, 0, sbit__##fn##_infer, prepare, sbit__##fn##_run, gradient,   \
             NULL, quant, channel, NULL                                                             \
     }
+#define SBIT__MOVE_OP(name, version, types, fn, gradient, quant, channel)                          \
+    SBIT__MOVE_WITH(name, version, types, fn, NULL, gradient, quant, channel)
 #define SBIT__MOVE_TRANSPOSE(version, types)                                                       \
-    SBIT__MOVE_OP("Transpose", version, types, transpose, sbit__grad_transpose,                    \
-                  &sbit__move_quant_pass, &sbit__move_channel)
+    SBIT__MOVE_WITH("Transpose", version, types, transpose, sbit__transpose_prepare,               \
+                    sbit__grad_transpose, &sbit__move_quant_pass, &sbit__move_channel)
 #define SBIT__MOVE_CONCAT(version, types)                                                          \
-    SBIT__MOVE_OP("Concat", version, types, concat, sbit__grad_concat, &sbit__move_quant_concat,   \
-                  &sbit__move_channel_concat)
+    SBIT__MOVE_WITH("Concat", version, types, concat, sbit__concat_prepare, sbit__grad_concat,     \
+                    &sbit__move_quant_concat, &sbit__move_channel_concat)
 #define SBIT__MOVE_SPLIT(version, types)                                                           \
     SBIT__MOVE_OP("Split", version, types, split, sbit__grad_split, &sbit__move_quant_pass,        \
                   &sbit__move_channel)
@@ -39820,6 +39875,7 @@ static const sbit_op_row sbit__move_rows_table[] = {
 };
 
 #undef SBIT__MOVE_OP
+#undef SBIT__MOVE_WITH
 #undef SBIT__MOVE_TRANSPOSE
 #undef SBIT__MOVE_CONCAT
 #undef SBIT__MOVE_SPLIT

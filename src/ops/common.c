@@ -103,6 +103,27 @@ SBIT__FN bool sbit__type_static(const sbit_type *type)
     return true;
 }
 
+SBIT__FN sbit_status sbit__op_keep(const sbit_op_call *call, const void *plan, size_t bytes,
+                                   sbit_error *error)
+{
+    void *block = call->alloc_params(call, bytes);
+    if (block == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "out of memory");
+    }
+    memcpy(block, plan, bytes);
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__op_kept(const sbit_op_call *call, void *plan, size_t bytes,
+                                   sbit_error *error)
+{
+    if (call->params == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    memcpy(plan, call->params, bytes);
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_type *sbit__op_out(const sbit_op_call *call, int32_t i, sbit_dtype dtype,
                                  int32_t rank)
 {

@@ -239,20 +239,35 @@ static sbit_status sbit__transpose_infer(const sbit_op_call *call, sbit_error *e
     return SBIT_OK;
 }
 
+typedef struct sbit__transpose {
+    int32_t perm[SBIT_MAX_RANK];
+} sbit__transpose;
+
+static sbit_status sbit__transpose_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__transpose plan;
+    memset(&plan, 0, sizeof plan);
+    if (!sbit__type_static(call->in_type[0])) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__transpose_perm(call, call->in_type[0]->rank, plan.perm, error));
+    return sbit__op_keep(call, &plan, sizeof plan, error);
+}
+
 static sbit_status sbit__transpose_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_tensor *x = call->in[0];
     sbit_tensor *y = call->out[0];
-    int32_t perm[SBIT_MAX_RANK];
+    sbit__transpose plan;
     int64_t own[SBIT_MAX_RANK], from[SBIT_MAX_RANK], to[SBIT_MAX_RANK];
     if (y == NULL) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__transpose_perm(call, x->rank, perm, error));
+    SBIT__TRY(sbit__op_kept(call, &plan, sizeof plan, error));
     sbit__tensor_strides(x, own);
     sbit__tensor_strides(y, to);
     for (int32_t i = 0; i < x->rank; i++) {
-        from[i] = own[perm[i]];
+        from[i] = own[plan.perm[i]];
     }
     sbit__move_box(call->ctx, x->dtype, y->rank, y->dims, x->data, 0, from, y->data, 0, to);
     return SBIT_OK;
@@ -341,15 +356,30 @@ static sbit_status sbit__concat_infer(const sbit_op_call *call, sbit_error *erro
     return SBIT_OK;
 }
 
+typedef struct sbit__concat {
+    int32_t axis;
+} sbit__concat;
+
+static sbit_status sbit__concat_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__concat plan;
+    if (!sbit__type_static(call->in_type[0])) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__concat_axis(call, call->in_type[0]->rank, &plan.axis, error));
+    return sbit__op_keep(call, &plan, sizeof plan, error);
+}
+
 static sbit_status sbit__concat_run(const sbit_op_call *call, sbit_error *error)
 {
     sbit_tensor *y = call->out[0];
-    int32_t axis = 0;
+    sbit__concat plan;
     int64_t at = 0;
     if (y == NULL) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__concat_axis(call, y->rank, &axis, error));
+    SBIT__TRY(sbit__op_kept(call, &plan, sizeof plan, error));
+    const int32_t axis = plan.axis;
     const int64_t outer = sbit__dims_product(y->dims, 0, axis);
     const int64_t row = sbit__dims_product(y->dims, axis, y->rank);
     for (int32_t i = 0; i < call->input_count; i++) {
@@ -1268,17 +1298,19 @@ static const sbit_op_quant sbit__move_quant_concat = {SBIT_QUANT_INPUTS | SBIT_Q
 static const sbit_op_channel sbit__move_channel = {SBIT_CHANNEL_MOVES, 1, 0, 0, 0, NULL};
 static const sbit_op_channel sbit__move_channel_concat = {SBIT_CHANNEL_MOVES, ~0u, 0, 0, 0, NULL};
 
-#define SBIT__MOVE_OP(name, version, types, fn, gradient, quant, channel)                          \
+#define SBIT__MOVE_WITH(name, version, types, fn, prepare, gradient, quant, channel)               \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__##fn##_infer, NULL, sbit__##fn##_run, gradient,      \
+        "", name, version, types, 0, 0, sbit__##fn##_infer, prepare, sbit__##fn##_run, gradient,   \
             NULL, quant, channel, NULL                                                             \
     }
+#define SBIT__MOVE_OP(name, version, types, fn, gradient, quant, channel)                          \
+    SBIT__MOVE_WITH(name, version, types, fn, NULL, gradient, quant, channel)
 #define SBIT__MOVE_TRANSPOSE(version, types)                                                       \
-    SBIT__MOVE_OP("Transpose", version, types, transpose, sbit__grad_transpose,                    \
-                  &sbit__move_quant_pass, &sbit__move_channel)
+    SBIT__MOVE_WITH("Transpose", version, types, transpose, sbit__transpose_prepare,               \
+                    sbit__grad_transpose, &sbit__move_quant_pass, &sbit__move_channel)
 #define SBIT__MOVE_CONCAT(version, types)                                                          \
-    SBIT__MOVE_OP("Concat", version, types, concat, sbit__grad_concat, &sbit__move_quant_concat,   \
-                  &sbit__move_channel_concat)
+    SBIT__MOVE_WITH("Concat", version, types, concat, sbit__concat_prepare, sbit__grad_concat,     \
+                    &sbit__move_quant_concat, &sbit__move_channel_concat)
 #define SBIT__MOVE_SPLIT(version, types)                                                           \
     SBIT__MOVE_OP("Split", version, types, split, sbit__grad_split, &sbit__move_quant_pass,        \
                   &sbit__move_channel)
@@ -1335,6 +1367,7 @@ static const sbit_op_row sbit__move_rows_table[] = {
 };
 
 #undef SBIT__MOVE_OP
+#undef SBIT__MOVE_WITH
 #undef SBIT__MOVE_TRANSPOSE
 #undef SBIT__MOVE_CONCAT
 #undef SBIT__MOVE_SPLIT

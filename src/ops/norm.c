@@ -421,15 +421,33 @@ static bool sbit__layernorm_is_row(const sbit_tensor *tensor, const sbit_tensor 
     return true;
 }
 
+typedef struct sbit__layernorm {
+    int32_t axis;
+    float epsilon;
+} sbit__layernorm;
+
+static sbit_status sbit__layernorm_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__layernorm plan;
+    SBIT__TRY(sbit__op_prepare_f32(call, error));
+    if (!sbit__type_static(call->in_type[0])) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__layernorm_axis(call, call->in_type[0]->rank, &plan.axis, error));
+    plan.epsilon = sbit_node_float(call->node, "epsilon", 1e-5f);
+    return sbit__op_keep(call, &plan, sizeof plan, error);
+}
+
 static sbit_status sbit__layernorm_run_as(const sbit_op_call *call, bool centered,
                                           sbit_error *error)
 {
+    sbit__layernorm plan;
     sbit__layernorm_task task;
     const sbit_tensor *x = call->in[0];
     const sbit_tensor *scale = call->in[1];
     const sbit_tensor *bias = sbit__in(call, 2);
-    int32_t axis = 0;
-    SBIT__TRY(sbit__layernorm_axis(call, x->rank, &axis, error));
+    SBIT__TRY(sbit__op_kept(call, &plan, sizeof plan, error));
+    const int32_t axis = plan.axis;
     memset(&task, 0, sizeof task);
     task.kernels = call->kernels;
     task.x = (const float *)x->data;
@@ -438,7 +456,7 @@ static sbit_status sbit__layernorm_run_as(const sbit_op_call *call, bool centere
     task.factors = sbit__norm_out(call, 2);
     task.rows = sbit__tensor_span(x, 0, axis);
     task.inner = sbit__tensor_span(x, axis, x->rank);
-    task.epsilon = sbit_node_float(call->node, "epsilon", 1e-5f);
+    task.epsilon = plan.epsilon;
     task.centered = centered;
     task.scale = (const float *)scale->data;
     task.bias = bias != NULL ? (const float *)bias->data : NULL;
@@ -476,13 +494,14 @@ static void sbit__norm_moments64(int64_t n, const double *x, double epsilon, boo
 static sbit_status sbit__layernorm_run_as64(const sbit_op_call *call, bool centered,
                                             sbit_error *error)
 {
+    sbit__layernorm plan;
     sbit__layernorm_task task; /* where scale and bias lie */
     const sbit_tensor *x = call->in[0], *scale = call->in[1], *bias = sbit__in(call, 2);
-    const double epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
     sbit_tensor *means = sbit__out(call, 1), *factors = sbit__out(call, 2);
-    int32_t axis = 0;
+    SBIT__TRY(sbit__op_kept(call, &plan, sizeof plan, error));
+    const int32_t axis = plan.axis;
+    const double epsilon = (double)plan.epsilon;
     memset(&task, 0, sizeof task);
-    SBIT__TRY(sbit__layernorm_axis(call, x->rank, &axis, error));
     task.rank = x->rank;
     memcpy(task.dims, x->dims, sizeof task.dims);
     SBIT__TRY(sbit__op_strides(call, scale, -1, x->rank, x->dims, task.scale_strides, error));
@@ -1071,11 +1090,13 @@ static const sbit_op_channel sbit__norm_channel_group = {SBIT_CHANNEL_OWN,     1
 static const sbit_op_channel sbit__norm_channel_axes = {SBIT_CHANNEL_OWN, 1, 0, 0, 0,
                                                         sbit__norm_label};
 
-#define SBIT__NORM_ROW(name, version, types, infer, run, gradient, quant, channel)                 \
+#define SBIT__NORM_WITH(name, version, types, infer, prepare, run, gradient, quant, channel)       \
     {                                                                                              \
-        "", name, version, types, 0, 0, infer, sbit__op_prepare_f32, run, gradient, NULL, quant,   \
-            channel, NULL                                                                          \
+        "", name, version, types, 0, 0, infer, prepare, run, gradient, NULL, quant, channel, NULL  \
     }
+#define SBIT__NORM_ROW(name, version, types, infer, run, gradient, quant, channel)                 \
+    SBIT__NORM_WITH(name, version, types, infer, sbit__op_prepare_f32, run, gradient, quant,       \
+                    channel)
 #define SBIT__BATCHNORM_ROW(version, types)                                                        \
     SBIT__NORM_ROW("BatchNormalization", version, types, sbit__batchnorm_infer,                    \
                    sbit__batchnorm_run, sbit__grad_batch_norm, NULL, &sbit__norm_channel_batch)
@@ -1091,11 +1112,12 @@ static const sbit_op_row sbit__norm_rows[] = {
     SBIT__BATCHNORM_ROW(9, SBIT__T_FLOATS1),
     SBIT__BATCHNORM_ROW(14, SBIT_T_FLOATS),
     SBIT__BATCHNORM_ROW(15, SBIT_T_FLOATS),
-    SBIT__NORM_ROW("LayerNormalization", 17, SBIT_T_FLOATS, sbit__layernorm_infer,
-                   sbit__layernorm_run, sbit__grad_layer_norm, &sbit__norm_quant_layer,
-                   &sbit__norm_channel_axes),
-    SBIT__NORM_ROW("RMSNormalization", 23, SBIT_T_FLOATS, sbit__rmsnorm_infer, sbit__rmsnorm_run,
-                   sbit__grad_layer_norm, &sbit__norm_quant, &sbit__norm_channel_axes),
+    SBIT__NORM_WITH("LayerNormalization", 17, SBIT_T_FLOATS, sbit__layernorm_infer,
+                    sbit__layernorm_prepare, sbit__layernorm_run, sbit__grad_layer_norm,
+                    &sbit__norm_quant_layer, &sbit__norm_channel_axes),
+    SBIT__NORM_WITH("RMSNormalization", 23, SBIT_T_FLOATS, sbit__rmsnorm_infer,
+                    sbit__layernorm_prepare, sbit__rmsnorm_run, sbit__grad_layer_norm,
+                    &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__INSTANCENORM_ROW(1, SBIT__T_FLOATS1),
     SBIT__INSTANCENORM_ROW(6, SBIT__T_FLOATS1),
     SBIT__INSTANCENORM_ROW(22, SBIT_T_FLOATS),
@@ -1122,6 +1144,7 @@ static const sbit_op_row sbit__norm_rows[] = {
 };
 
 #undef SBIT__NORM_ROW
+#undef SBIT__NORM_WITH
 #undef SBIT__BATCHNORM_ROW
 #undef SBIT__INSTANCENORM_ROW
 

@@ -75,6 +75,12 @@ SBIT__FN bool sbit__op_row_is_built_in(const sbit_ctx *ctx, const sbit_op_row *r
 /* Fails unless min <= input_count <= max and inputs 0..min-1 are present. */
 SBIT__FN sbit_status sbit__op_inputs(const sbit_op_call *call, int32_t min, int32_t max,
                                      sbit_error *error);
+/* prepare: the parameter block becomes a copy of `plan`; run: `plan` becomes a copy of the block,
+ * and it is an error if there is none. */
+SBIT__FN sbit_status sbit__op_keep(const sbit_op_call *call, const void *plan, size_t bytes,
+                                   sbit_error *error);
+SBIT__FN sbit_status sbit__op_kept(const sbit_op_call *call, void *plan, size_t bytes,
+                                   sbit_error *error);
 /* Output i gets dtype and rank; dims arrive unknown (SBIT_SYMBOL_ANY). NULL if not wanted. */
 SBIT__FN sbit_type *sbit__op_out(const sbit_op_call *call, int32_t i, sbit_dtype dtype,
                                  int32_t rank);

@@ -93,27 +93,6 @@ SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *er
     return sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "out of memory");
 }
 
-SBIT__FN sbit_status sbit__op_keep(const sbit_op_call *call, const void *plan, size_t bytes,
-                                   sbit_error *error)
-{
-    void *block = call->alloc_params(call, bytes);
-    if (block == NULL) {
-        return sbit__op_no_memory(call, error);
-    }
-    memcpy(block, plan, bytes);
-    return SBIT_OK;
-}
-
-SBIT__FN sbit_status sbit__op_kept(const sbit_op_call *call, void *plan, size_t bytes,
-                                   sbit_error *error)
-{
-    if (call->params == NULL) {
-        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
-    }
-    memcpy(plan, call->params, bytes);
-    return SBIT_OK;
-}
-
 SBIT__FN size_t sbit__align64(size_t bytes)
 {
     return (bytes + 63) & ~(size_t)63;

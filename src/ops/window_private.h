@@ -69,12 +69,6 @@ SBIT__FN sbit_status sbit__op_check(const sbit_op_call *call, sbit_error *error)
 SBIT__FN sbit_status sbit__op_prepare_check(const sbit_op_call *call, sbit_error *error);
 /* prepare of rows that need sbit__op_in_float's memory and nothing else. */
 SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *error);
-/* prepare: the parameter block becomes a copy of `plan`; run: `plan` becomes a copy of the block,
- * and it is an error if there is none. */
-SBIT__FN sbit_status sbit__op_keep(const sbit_op_call *call, const void *plan, size_t bytes,
-                                   sbit_error *error);
-SBIT__FN sbit_status sbit__op_kept(const sbit_op_call *call, void *plan, size_t bytes,
-                                   sbit_error *error);
 SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error);
 /* Bytes rounded up to 64, so that what follows in scratch memory is aligned. */
 SBIT__FN size_t sbit__align64(size_t bytes);
