@@ -524,6 +524,26 @@ TEST(functions_in_pieces_are_one_table)
     }
 }
 
+TEST(prelu_with_a_slope_for_each_channel)
+{
+    static const int8_t quantized[5] = {10, -20, 30, 0, 127};
+    EACH_DTYPE(dtype)
+    {
+        for (int i = 0; i < 3; i++) {
+            build b;
+            build_begin(&b, 17);
+            sbit_value_id in[2];
+            in[0] = pair(&b, build_input(&b, "x", SBIT_F32, "2,5,4,3"), 0.02f, dtype, 128);
+            in[1] = i < 2 ? build_weights(&b, "s", i == 0 ? "5,1,1" : "1,5,1,1", 3)
+                          : dequantize(&b, build_constant(&b, "q", SBIT_I8, "5,1,1", quantized),
+                                       0.01f, SBIT_I8, 3);
+            check_graph(&b, build_node(&b, "PRelu", "y", in, 2, NULL, 0), 0.011f, dtype, 60,
+                        "QTables", 0);
+            build_end(&b);
+        }
+    }
+}
+
 /* A second reader inside, another tensor, and constants that are no numbers. */
 TEST(what_is_no_function_of_one_tensor_is_no_table)
 {

@@ -9,6 +9,8 @@
  *   DQ ... -> Concat -> Q                                QConcat
  *   DQ -> AveragePool, GlobalAveragePool, ReduceMean over positions, Softmax -> Q      Q...
  *   DQ(x) -> elementwise operators on x and numbers -> Q QTable: Gelu in pieces, or none at all
+ *   DQ -> PRelu with a slope for each channel -> Q       QTables
+ *   DQ -> Pad with a number -> Q of the same scale       itself, or the padding of the Conv behind it
  *   DQ -> operator that only moves values -> Q of the same scale and zero point        itself
  *   operator that only moves values, or MaxPool -> Q     Q before it (sparsebit's placement)
  * Scales and zero points are constants, one per tensor; weights have one, or one for each output
@@ -1207,6 +1209,88 @@ static bool sbit__int_find_unit(const sbit__lowering *lower, const sbit_node *no
            (unit->count == 0 || sbit__lower_user(lower, from) == node);
 }
 
+/* The float at `index` of a constant, or of DQ of one. */
+static float sbit__int_float_at(const sbit_tensor *constant, const sbit__int_param *q,
+                                int64_t index)
+{
+    return q->node != NULL ? (float)(sbit__tensor_i64_at(constant, index) - q->z) * q->s
+                           : ((const float *)constant->data)[index];
+}
+
+/* The constant with one element for each channel (axis 1) of x; q: how it is quantized, node NULL:
+ * not at all. NULL: it is no such thing. */
+static const sbit_tensor *sbit__int_per_channel(const sbit__lowering *lower, sbit_value_id id,
+                                                const sbit_type *x, sbit__int_param *q)
+{
+    const bool quantized = sbit__int_dq(lower, id, q);
+    const sbit_tensor *constant = sbit__lower_constant(lower, quantized ? q->x : id);
+    const int32_t axis = constant != NULL ? constant->rank - (x->rank - 1) : -1;
+    q->node = quantized ? q->node : NULL;
+    if (axis < 0 || axis > 1 || x->rank < 2 || !sbit__dim_known(x->dims[1]) ||
+        (!quantized && constant->dtype != SBIT_F32) || constant->dims[axis] != x->dims[1].value ||
+        sbit_tensor_count(constant) != x->dims[1].value) {
+        return NULL;
+    }
+    return constant;
+}
+
+/* PRelu with a slope for each channel; with one slope it is a table like others. */
+static sbit_status sbit__int_prelu(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
+    sbit__int_param x, q, s;
+    sbit_tensor tables;
+    sbit_value_id id;
+    if (node->input_count != 2 || node->output_count != 1 ||
+        !sbit__int_dq(lower, node->inputs[0], &x) || !sbit__int_q(lower, node->outputs[0], &q)) {
+        return SBIT_OK;
+    }
+    const sbit_type *type = sbit__lower_type(lower, x.x);
+    const sbit_tensor *slope = sbit__int_per_channel(lower, node->inputs[1], type, &s);
+    if (slope == NULL || sbit_tensor_count(slope) == 1) {
+        return SBIT_OK;
+    }
+    const int32_t shift_x = x.dtype == SBIT_I8 ? 128 : 0, shift_q = q.dtype == SBIT_I8 ? 128 : 0;
+    memset(&tables, 0, sizeof tables);
+    tables.dtype = SBIT_U8;
+    tables.rank = 2;
+    tables.dims[0] = type->dims[1].value;
+    tables.dims[1] = 256;
+    const size_t bytes = (size_t)tables.dims[0] * 256;
+    uint8_t *data = (uint8_t *)sbit__alloc(&lower->ctx->allocator, bytes);
+    if (data == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    for (int64_t c = 0; c < tables.dims[0]; c++) {
+        const float slope_c = sbit__int_float_at(slope, &s, c);
+        for (int32_t i = 0; i < 256; i++) {
+            const uint8_t octet = (uint8_t)i;
+            uint8_t result = 0;
+            float value = 0.0f;
+            scalar->f32_dequantize_u8(1, &octet, x.s, x.z + shift_x, &value);
+            value = value < 0.0f ? slope_c * value : value;
+            scalar->f32_quantize_u8(1, &value, q.s, q.z + shift_q, 0, 255, &result);
+            data[c * 256 + (i ^ shift_x)] = (uint8_t)(result ^ shift_q);
+        }
+    }
+    tables.data = data;
+    const sbit_status status = sbit_graph_add_constant(lower->graph, "tables", &tables, &id, error);
+    sbit__free(&lower->ctx->allocator, data, bytes);
+    SBIT__TRY(status);
+    sbit__int_build *build = sbit__int_begin(lower);
+    build->inputs[0] = x.x;
+    build->inputs[1] = id;
+    build->input_count = 2;
+    sbit__int_node(build, node->id);
+    sbit__int_node(build, q.node->id);
+    sbit__int_node(build, x.node->id);
+    if (s.node != NULL) {
+        sbit__int_node(build, s.node->id);
+    }
+    build->attrs[build->attr_count++] = sbit__attr_int("to", (int64_t)q.dtype);
+    return sbit__int_replace(lower, build, NULL, "QTables", &q.x, 1, error);
+}
+
 /* A Q: what is in front of it, if it is a unit. */
 static sbit_status sbit__int_quantize(sbit__lowering *lower, const sbit_node *node,
                                       sbit_error *error)
@@ -1417,6 +1501,7 @@ static const sbit__lower_entry sbit__lower_int_table[] = {
     {"GlobalAveragePool", sbit__int_pool},
     {"ReduceMean", sbit__int_mean},
     {"Softmax", sbit__int_softmax},
+    {"PRelu", sbit__int_prelu},
     {"QuantizeLinear", sbit__int_quantize},
     {"Reshape", sbit__int_move},
     {"Transpose", sbit__int_move},

@@ -7,6 +7,7 @@
  *   QMaxPool  MaxPool of uint8
  *   QShuffle  channels c = i * (C / groups) + j go to j * groups + i; channels last
  *   QTable    y = table[x], input 1: 256 bytes; attribute to: the element type
+ *   QTables   the same with a table for each channel (axis 1), [C, 256]
  */
 #include "qlinear_private.h"
 
@@ -318,6 +319,57 @@ static sbit_status sbit__q_map_run(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
+typedef struct sbit__q_tables {
+    int64_t planes, channels, size; /* of a plane */
+} sbit__q_tables;
+
+static sbit_status sbit__q_tables_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0], *tables = call->in_type[1];
+    sbit__q_tables plan;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(x) || !sbit__type_static(tables)) {
+        return SBIT_OK;
+    }
+    if (x->rank < 2 || sbit__type_size(tables) != 256 * x->dims[1].value) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "each channel needs 256 entries");
+    }
+    plan.channels = x->dims[1].value;
+    plan.planes = x->dims[0].value * plan.channels;
+    plan.size = sbit__type_count(x, 2, x->rank);
+    return sbit__op_keep(call, &plan, sizeof plan, error);
+}
+
+typedef struct sbit__q_tables_task {
+    sbit__q_tables plan;
+    const sbit__q8_kernels *q8;
+    const uint8_t *x, *tables;
+    uint8_t *y;
+} sbit__q_tables_task;
+
+static void sbit__q_tables_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_tables_task *task = (const sbit__q_tables_task *)user;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        task->q8->q8_lookup(task->plan.size, task->tables + 256 * (i % task->plan.channels),
+                            task->x + i * task->plan.size, task->y + i * task->plan.size);
+    }
+}
+
+static sbit_status sbit__q_tables_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__q_tables_task task;
+    SBIT__TRY(sbit__op_kept(call, &task.plan, sizeof task.plan, error));
+    task.q8 = sbit__q8_of(call->ctx);
+    task.x = (const uint8_t *)call->in[0]->data;
+    task.tables = (const uint8_t *)call->in[1]->data;
+    task.y = (uint8_t *)call->out[0]->data;
+    sbit__parallel_range(call->ctx, task.plan.planes, 1 + 65536 / (task.plan.size + 1),
+                         sbit__q_tables_range, &task);
+    return SBIT_OK;
+}
+
 /* >>rows */
 #define SBIT__Q_ROW(name, types, infer, prepare, run)                                              \
     {                                                                                              \
@@ -332,6 +384,8 @@ static const sbit_op_row sbit__q_layout_rows[] = {
                 sbit__q_max_run),
     SBIT__Q_ROW("QShuffle", SBIT__T_Q8, sbit__q_same_infer, sbit__q_shuffle_prepare,
                 sbit__q_shuffle_run),
+    SBIT__Q_ROW("QTables", SBIT__T_Q8, sbit__q_same_infer, sbit__q_tables_prepare,
+                sbit__q_tables_run),
     SBIT__Q_ROW("QTable", SBIT__T_Q8, sbit__q_same_infer, NULL, sbit__q_map_run),
 };
 
