@@ -1359,6 +1359,22 @@ typedef struct sbit_sparse_repaired {
 SPARSEBIT_API sbit_status sbit_sparse_repair(sbit_sparse *sparse, const sbit_feed *feed,
                                              sbit_sparse_repaired *out, sbit_error *error);
 
+/* What the outputs lose when one group of channels (or the elements of one layer, where its settings
+ * say so) is pruned alone, at each of the ratios: select, masked, and the float outputs on the feed
+ * against the unpruned model. Groups that are kept whole are left out. Writes group by group, at
+ * most groups and layers times ratios; masks are forgotten, ratios are what they were. Errors: LIMIT
+ * if out is too small, those of select. */
+typedef struct sbit_sparse_loss {
+    const char *layers; /* that make the channels; borrowed from sparse */
+    double ratio;
+    int64_t count, kept; /* channels or elements */
+    double sqnr;         /* dB; HUGE_VAL: equal */
+} sbit_sparse_loss;
+SPARSEBIT_API sbit_status sbit_sparse_analyze(sbit_sparse *sparse, const sbit_feed *feed,
+                                              const double *ratios, size_t ratio_count,
+                                              sbit_sparse_loss *out, size_t capacity,
+                                              size_t *count, sbit_error *error);
+
 /* >>masks: of the constants of sbit_sparse_graph. One byte an element, 1 keep, 0 pruned. */
 typedef struct sbit_mask {
     sbit_value_id value; /* the weight or bias */
@@ -84097,6 +84113,7 @@ SPARSEBIT_API sbit_status sbit_sparser_register(sbit_ctx *ctx, const sbit_sparse
  *   folded.c     what a removed channel is: a constant that the layers behind it take up
  *   cut.c        constants lose indices; follow.c: attributes and shapes follow
  *   verify.c     the masked and the smaller graph are run and compared
+ *   sensitivity.c  what is lost with each group alone
  *   sparse.c     the public steps
  */
 #ifndef SBIT_SPARSE_PRIVATE_H
@@ -84419,6 +84436,10 @@ SBIT__FN void sbit__originals_find(sbit_sparse *sparse);
 SBIT__FN sbit_status sbit__originals_put(const sbit_sparse *sparse, sbit_graph *copy,
                                          sbit_value_id id, const sbit_tensor *tensor,
                                          sbit_error *error);
+/* repair.c: SQNR of the float outputs of two graphs on the feed, dB. */
+SBIT__FN sbit_status sbit__repair_compare(sbit_sparse *sparse, const sbit_feed *feed,
+                                          sbit_graph *before, sbit_graph *now, double *sqnr,
+                                          sbit_error *error);
 /* Runs the user's graph too: masked as well if it holds all masked constants, else before anything
  * was masked, next to the simplified one. */
 SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,
@@ -88603,6 +88624,19 @@ static sbit_status sbit__repair_sqnr(sbit__repair *r, double *out, sbit_error *e
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__repair_compare(sbit_sparse *sparse, const sbit_feed *feed,
+                                          sbit_graph *before, sbit_graph *now, double *sqnr,
+                                          sbit_error *error)
+{
+    sbit__repair r;
+    memset(&r, 0, sizeof r);
+    r.sparse = sparse;
+    r.feed = feed;
+    r.before = before;
+    r.now = now;
+    return sbit__repair_sqnr(&r, sqnr, error);
+}
+
 /* >>one layer */
 
 typedef struct sbit__ridge {
@@ -90857,6 +90891,136 @@ SPARSEBIT_API sbit_status sbit_sparse_group_at(const sbit_sparse *sparse, size_t
     return SBIT_OK;
 }
 /* ---- end src/sparse/sparse.c ---- */
+
+/* ---- begin src/sparse/sensitivity.c ---- */
+/* sensitivity.c: what the outputs lose when one group of channels, or the elements of one layer, is
+ * pruned alone. >>sparse-sensitivity
+ */
+
+/* What is pruned alone: a group, or one layer whose settings say single elements. */
+typedef struct sbit__alone {
+    int32_t group; /* -1: a layer */
+    size_t layer;
+} sbit__alone;
+
+static bool sbit__alone_has(const sbit_sparse *sparse, const sbit__alone *alone, size_t index)
+{
+    const sbit__sparse_layer *layer = &sparse->layers[index];
+    const sbit__member *member = &sparse->labeler.members[layer->member];
+    if (alone->group < 0) {
+        return index == alone->layer;
+    }
+    for (int64_t r = 0; layer->settings.structured && r < member->count; r++) {
+        const int32_t c = sbit__class_of(&sparse->labeler, &sparse->groups, member->labels[r]);
+        if (c >= 0 && sparse->groups.classes[c].group == alone->group) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One of them can be pruned: it has a channel that may go, and a layer that chooses among them. */
+static bool sbit__alone_can(const sbit_sparse *sparse, const sbit__alone *alone)
+{
+    if (alone->group < 0) {
+        return !sparse->layers[alone->layer].settings.structured;
+    }
+    for (size_t i = 0; sparse->groups.groups[alone->group].reason == NULL && i < sparse->layer_count;
+         i++) {
+        if (sbit__alone_has(sparse, alone, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int64_t sbit__alone_kept(const sbit_sparse *sparse, const sbit__alone *alone, int64_t *all)
+{
+    int64_t kept = 0;
+    if (alone->group < 0) {
+        const uint8_t *keep =
+            sparse->keep[sparse->labeler.members[sparse->layers[alone->layer].member].value.idx];
+        *all = sparse->layers[alone->layer].units.count;
+        for (int64_t i = 0; i < *all; i++) {
+            kept += keep == NULL || keep[i] != 0 ? 1 : 0;
+        }
+        return kept;
+    }
+    const sbit__group *group = &sparse->groups.groups[alone->group];
+    *all = group->class_count;
+    for (int32_t i = 0; i < group->class_count; i++) {
+        kept += sparse->removed[group->classes[i]] ? 0 : 1;
+    }
+    return kept;
+}
+
+static sbit_status sbit__alone_point(sbit_sparse *sparse, const sbit__alone *alone,
+                                     const sbit_feed *feed, sbit_graph *before,
+                                     sbit_sparse_loss *out, sbit_error *error)
+{
+    sbit_graph *now = NULL;
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sparse->layers[i].settings.ratio = sbit__alone_has(sparse, alone, i) ? out->ratio : 0.0;
+    }
+    SBIT__TRY(sbit_sparse_select(sparse, feed, error));
+    out->kept = sbit__alone_kept(sparse, alone, &out->count);
+    SBIT__TRY(sbit_sparse_masked(sparse, &now, error));
+    const sbit_status status = sbit__repair_compare(sparse, feed, before, now, &out->sqnr, error);
+    sbit_graph_destroy(now);
+    return status;
+}
+
+static sbit_status sbit__alone_all(sbit_sparse *sparse, const sbit_feed *feed,
+                                   const double *ratios, size_t ratio_count, sbit_graph *before,
+                                   sbit_sparse_loss *out, size_t capacity, size_t *count,
+                                   sbit_error *error)
+{
+    const size_t groups = (size_t)sparse->groups.group_count;
+    for (size_t i = 0; i < groups + sparse->layer_count; i++) {
+        sbit__alone alone;
+        alone.group = i < groups ? (int32_t)i : -1;
+        alone.layer = i < groups ? 0 : i - groups;
+        for (size_t r = 0; sbit__alone_can(sparse, &alone) && r < ratio_count; r++) {
+            if (*count == capacity) {
+                return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "more than %lu points",
+                                  (unsigned long)capacity);
+            }
+            sbit_sparse_loss *point = &out[(*count)++];
+            point->layers =
+                i < groups ? sparse->group_names[i] : sparse->layers[alone.layer].name;
+            point->ratio = ratios[r];
+            SBIT__TRY(sbit__alone_point(sparse, &alone, feed, before, point, error));
+        }
+        SBIT__TRY(sbit__progress(sparse->ctx, "analyze", (int64_t)i + 1,
+                                 (int64_t)(groups + sparse->layer_count), error));
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_analyze(sbit_sparse *sparse, const sbit_feed *feed,
+                                              const double *ratios, size_t ratio_count,
+                                              sbit_sparse_loss *out, size_t capacity,
+                                              size_t *count, sbit_error *error)
+{
+    sbit_graph *before = NULL;
+    if (feed == NULL || ratios == NULL || out == NULL || count == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "feed, ratios, out or count is NULL");
+    }
+    *count = 0;
+    SBIT__TRY(sbit__sparse_restore(sparse, error));
+    SBIT__TRY(sbit_graph_clone(sparse->graph, &before, error));
+    const sbit_status status = sbit__alone_all(sparse, feed, ratios, ratio_count, before, out,
+                                               capacity, count, error);
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sparse->layers[i].settings.ratio = sparse->layers[i].target;
+    }
+    sbit__masks_clear(sparse);
+    sbit__groups_limit(sparse);
+    sbit_graph_destroy(before);
+    return status;
+}
+/* ---- end src/sparse/sensitivity.c ---- */
 
 /* ---- begin src/train/train_private.h ---- */
 /* train_private.h: the insides of a trainer.

@@ -799,6 +799,10 @@ TEST(cli_analyze_ranks_layers)
     CHECK_EQ_I64(json_number("", "samples"), 16);
     CHECK_CONTAINS(cli.out, "\"layer\": \"conv\"");
     CHECK(json_number("\"layers\"", "noise") > 0.0);
+    CHECK_EQ_I64(RUN("analyze %s --sparsity --data npy:%s --json", NET, DATA), 0);
+    CHECK(strstr(cli.out, "\"ratio\": 0.9") != NULL || strstr(cli.out, "\"ratio\":0.9") != NULL);
+    CHECK_EQ_I64(RUN("analyze %s --sparsity --data npy:%s --set SPARSER.STRATEGY=l2norm", NET, DATA), 0);
+    CHECK(strstr(cli.out, "pruned alone") != NULL);
     CHECK_EQ_I64(RUN("analyze %s --data npy:%s --from 12", NET, DATA), 0);
     CHECK_CONTAINS(cli.out, "4 samples");
 }
@@ -1291,6 +1295,10 @@ TEST(cli_prune)
                  0);
     CHECK_CONTAINS(cli.out, "equal to the masked model");
     CHECK_CONTAINS(cli.out, "reaches the graph's output");
+    CHECK_EQ_I64(RUN("prune %s --ratio 0.5 --repair ridge --data npy:%s -o %sp.onnx --force", NET, DATA,
+                     TMP),
+                 0);
+    CHECK(strstr(cli.out, "layers repaired") != NULL);
     CHECK_EQ_I64(RUN("prune %s --set SPARSER.TYPE=unstructured --ratio 0.5 --mask-only -o %sp.onnx "
                      "--json",
                      NET, TMP),

@@ -127,13 +127,14 @@ static const cli_command cli_commands[] = {
      "sparsebit compare model.onnx int8.onnx --data cifar10:test.bin --limit 1000\n"
      "sparsebit compare model.onnx simple.onnx --data npy:x.npy",
      cli_compare},
-    {"analyze", "MODEL", "which layers suffer most from being quantized",
-     "--config --target --set --data --calib --limit --shuffle --seed --from --batch --threads --json" CLI_PREP, "--data",
+    {"analyze", "MODEL", "which layers suffer most from being quantized, or pruned",
+     "--config --sparsity --target --set --data --calib --limit --shuffle --seed --from --batch --threads --json" CLI_PREP, "--data",
      "Calibrates, then quantizes each layer alone and compares the outputs with those of the float model,\n"
      "on --limit samples (default: 64), --from which they are taken. The float model runs once, each layer\n"
      "costs what lies behind it.",
      "sparsebit analyze model.onnx --data cifar10:train.bin --calib 256 --from 256\n"
-     "sparsebit analyze model.onnx --set W.QUANTIZER.BIT=4 --data cifar10:train.bin --json",
+     "sparsebit analyze model.onnx --set W.QUANTIZER.BIT=4 --data cifar10:train.bin --json\n"
+     "sparsebit analyze model.onnx --sparsity --data cifar10:train.bin",
      cli_analyze},
     {"validate", "FLOAT QUANTIZED", "what a quantized model proves, and does on data",
      "--data --limit --shuffle --seed --from --agreement --strict --as-is --threads "

@@ -107,6 +107,19 @@ static sbit_status sbit__repair_sqnr(sbit__repair *r, double *out, sbit_error *e
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__repair_compare(sbit_sparse *sparse, const sbit_feed *feed,
+                                          sbit_graph *before, sbit_graph *now, double *sqnr,
+                                          sbit_error *error)
+{
+    sbit__repair r;
+    memset(&r, 0, sizeof r);
+    r.sparse = sparse;
+    r.feed = feed;
+    r.before = before;
+    r.now = now;
+    return sbit__repair_sqnr(&r, sqnr, error);
+}
+
 /* >>one layer */
 
 typedef struct sbit__ridge {

@@ -80,6 +80,22 @@ typedef struct sbit_sparse_repaired {
 SPARSEBIT_API sbit_status sbit_sparse_repair(sbit_sparse *sparse, const sbit_feed *feed,
                                              sbit_sparse_repaired *out, sbit_error *error);
 
+/* What the outputs lose when one group of channels (or the elements of one layer, where its settings
+ * say so) is pruned alone, at each of the ratios: select, masked, and the float outputs on the feed
+ * against the unpruned model. Groups that are kept whole are left out. Writes group by group, at
+ * most groups and layers times ratios; masks are forgotten, ratios are what they were. Errors: LIMIT
+ * if out is too small, those of select. */
+typedef struct sbit_sparse_loss {
+    const char *layers; /* that make the channels; borrowed from sparse */
+    double ratio;
+    int64_t count, kept; /* channels or elements */
+    double sqnr;         /* dB; HUGE_VAL: equal */
+} sbit_sparse_loss;
+SPARSEBIT_API sbit_status sbit_sparse_analyze(sbit_sparse *sparse, const sbit_feed *feed,
+                                              const double *ratios, size_t ratio_count,
+                                              sbit_sparse_loss *out, size_t capacity,
+                                              size_t *count, sbit_error *error);
+
 /* >>masks: of the constants of sbit_sparse_graph. One byte an element, 1 keep, 0 pruned. */
 typedef struct sbit_mask {
     sbit_value_id value; /* the weight or bias */

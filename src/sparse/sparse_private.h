@@ -20,6 +20,7 @@
  *   folded.c     what a removed channel is: a constant that the layers behind it take up
  *   cut.c        constants lose indices; follow.c: attributes and shapes follow
  *   verify.c     the masked and the smaller graph are run and compared
+ *   sensitivity.c  what is lost with each group alone
  *   sparse.c     the public steps
  */
 #ifndef SBIT_SPARSE_PRIVATE_H
@@ -348,6 +349,10 @@ SBIT__FN void sbit__originals_find(sbit_sparse *sparse);
 SBIT__FN sbit_status sbit__originals_put(const sbit_sparse *sparse, sbit_graph *copy,
                                          sbit_value_id id, const sbit_tensor *tensor,
                                          sbit_error *error);
+/* repair.c: SQNR of the float outputs of two graphs on the feed, dB. */
+SBIT__FN sbit_status sbit__repair_compare(sbit_sparse *sparse, const sbit_feed *feed,
+                                          sbit_graph *before, sbit_graph *now, double *sqnr,
+                                          sbit_error *error);
 /* Runs the user's graph too: masked as well if it holds all masked constants, else before anything
  * was masked, next to the simplified one. */
 SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,

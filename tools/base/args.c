@@ -71,6 +71,8 @@ static const cli_option cli_options[] = {
      "likewise, of the file: a size or a share"},
     {"--repair", NULL, "WHAT", CLI_TEXT, CLI_AT(repair), 0, 0, NULL,
      "ridge, batch_norm or both: from the data, without training, make up for what goes"},
+    {"--sparsity", NULL, NULL, CLI_FLAG, CLI_AT(sparsity), 0, 0, NULL,
+     "from being pruned: each group of channels alone, at ratios 0.1 to 0.9 (-c, --set: of prune)"},
     {"--mask-only", NULL, NULL, CLI_FLAG, CLI_AT(mask_only), 0, 0, NULL,
      "set to zero what is pruned and keep all shapes"},
     {"--explain", NULL, NULL, CLI_FLAG, CLI_AT(explain), 0, 0, NULL,

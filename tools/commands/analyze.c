@@ -128,6 +128,9 @@ int cli_analyze(const cli_args *args)
 {
     sbit_ctx *ctx = NULL;
     cli_job job;
+    if (args->sparsity) {
+        return cli_analyze_sparsity(args);
+    }
     memset(&job, 0, sizeof job);
     job.args = args;
     CLI_TRY(cli_context_create(args, cli_processor_count(), &ctx));

@@ -17,6 +17,7 @@ int cli_prune(const cli_args *args);
 int cli_train(const cli_args *args);
 int cli_compare(const cli_args *args);
 int cli_analyze(const cli_args *args);
+int cli_analyze_sparsity(const cli_args *args); /* with --sparsity: in prune.c */
 int cli_validate(const cli_args *args);
 int cli_lint(const cli_args *args);
 int cli_bench(const cli_args *args);

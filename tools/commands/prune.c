@@ -10,7 +10,12 @@
 #include "base/table.h"
 #include "data/data.h"
 
-#include <stdlib.h> /* strtod */
+#include <stdlib.h> /* strtod, malloc, free */
+
+enum {
+    CLI_SPARSITY_SAMPLES = 64, /* of analyze --sparsity, without --limit */
+    CLI_SPARSITY_RATIOS = 5
+};
 
 typedef struct cli_pruning {
     const cli_args *args;
@@ -58,7 +63,7 @@ static int cli_prune_configure(cli_pruning *p)
     sbit_error error;
     memset(&error, 0, sizeof error);
     if (args->config == NULL && args->ratio == NULL && args->macs == NULL && args->bytes == NULL &&
-        args->set.count == 0) {
+        args->set.count == 0 && !args->sparsity) {
         return cli_fail_usage(args->command,
                               "how much is to go? Give --ratio, --macs, --bytes or a "
                               "configuration (-c)");
@@ -192,7 +197,10 @@ static int cli_prune_open(cli_pruning *p)
     CLI_TRY(cli_prune_configure(p));
     if (args->data != NULL) {
         CLI_TRY(cli_data_open(args, &p->model, "data set", args->data,
-                              cli_first(args->limit > 0 ? args->limit : 256), &p->data));
+                              cli_first(args->limit > 0  ? args->limit
+                                        : args->sparsity ? CLI_SPARSITY_SAMPLES
+                                                         : 256),
+                              &p->data));
         p->feed = cli_feed_of(&p->data, &p->source);
         p->has_data = true;
     }
@@ -343,6 +351,18 @@ static int cli_prune_run(cli_pruning *p)
     return p->args->json ? cli_prune_json(p) : cli_prune_show(p);
 }
 
+static void cli_prune_free(cli_pruning *p)
+{
+    if (p->has_data) {
+        sbit_feed_close(&p->feed);
+    }
+    sbit_graph_destroy(p->out);
+    sbit_sparse_destroy(p->sparse);
+    sbit_sconfig_destroy(p->config);
+    cli_data_close(&p->data);
+    cli_model_free(&p->model);
+}
+
 int cli_prune(const cli_args *args)
 {
     sbit_ctx *ctx = NULL;
@@ -354,14 +374,103 @@ int cli_prune(const cli_args *args)
     int code = cli_model_load(ctx, args->operands[0], &p.model);
     if (code == CLI_OK) {
         code = cli_prune_run(&p);
-        if (p.has_data) {
-            sbit_feed_close(&p.feed);
+        cli_prune_free(&p);
+    }
+    sbit_ctx_destroy(ctx);
+    return code;
+}
+
+/* ---- analyze --sparsity */
+
+static const double cli_sparsity_ratios[CLI_SPARSITY_RATIOS] = {0.1, 0.3, 0.5, 0.7, 0.9};
+
+static int cli_sparsity_json(const cli_pruning *p, const sbit_sparse_loss *points, size_t count)
+{
+    cli_json json;
+    cli_json_begin(&json);
+    sbit_json_open(&json.to, NULL, '{');
+    sbit_json_text(&json.to, "model", p->args->operands[0]);
+    sbit_json_int(&json.to, "samples", p->data.count);
+    sbit_json_open(&json.to, "points", '[');
+    for (size_t i = 0; i < count; i++) {
+        sbit_json_open(&json.to, NULL, '{');
+        sbit_json_text(&json.to, "layers", points[i].layers);
+        sbit_json_number(&json.to, "ratio", points[i].ratio);
+        sbit_json_int(&json.to, "count", points[i].count);
+        sbit_json_int(&json.to, "kept", points[i].kept);
+        sbit_json_number(&json.to, "sqnr_db", points[i].sqnr);
+        sbit_json_close(&json.to, '}');
+    }
+    sbit_json_close(&json.to, ']');
+    sbit_json_close(&json.to, '}');
+    return cli_json_print(&json);
+}
+
+static int cli_sparsity_print(const cli_pruning *p, const sbit_sparse_loss *points, size_t count)
+{
+    cli_table table;
+    cli_table_begin(&table, "<>>>>>>");
+    cli_table_cell(&table, "pruned alone: SQNR of the outputs, dB");
+    cli_table_cell(&table, "of");
+    for (size_t r = 0; r < CLI_SPARSITY_RATIOS; r++) {
+        cli_table_cell(&table, "%g", cli_sparsity_ratios[r]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (i % CLI_SPARSITY_RATIOS == 0) {
+            cli_table_cell(&table, "%.60s%s", points[i].layers,
+                           strlen(points[i].layers) > 60 ? " ..." : "");
+            cli_table_cell(&table, "%lld", (long long)points[i].count);
         }
-        sbit_graph_destroy(p.out);
-        sbit_sparse_destroy(p.sparse);
-        sbit_sconfig_destroy(p.config);
-        cli_data_close(&p.data);
-        cli_model_free(&p.model);
+        if (points[i].kept == points[i].count) {
+            cli_table_cell(&table, "all kept");
+        } else {
+            cli_table_cell(&table, "%.1f", points[i].sqnr);
+        }
+    }
+    CLI_TRY(cli_table_print(&table, stdout));
+    printf("%lld samples\n", (long long)p->data.count);
+    return CLI_OK;
+}
+
+static int cli_sparsity_points(cli_pruning *p)
+{
+    sbit_error error;
+    size_t count = 0;
+    memset(&error, 0, sizeof error);
+    if (sbit_sparse_create(p->model.graph, p->config, &p->sparse, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "cannot analyze '%s'", p->model.path);
+    }
+    /* as many layers as nodes, and no more groups */
+    const size_t capacity = CLI_SPARSITY_RATIOS * (sbit_sparse_group_count(p->sparse) +
+                                                   sbit_graph_node_limit(p->model.graph));
+    sbit_sparse_loss *points = (sbit_sparse_loss *)malloc(capacity * sizeof *points);
+    if (points == NULL) {
+        return cli_fail_memory(capacity * sizeof *points);
+    }
+    const sbit_status status =
+        sbit_sparse_analyze(p->sparse, &p->feed, cli_sparsity_ratios, CLI_SPARSITY_RATIOS, points,
+                            capacity, &count, &error);
+    const int code = p->source.failed       ? CLI_BAD
+                     : status != SBIT_OK    ? cli_fail_library(&error, "cannot analyze '%s'",
+                                                               p->model.path)
+                     : p->args->json        ? cli_sparsity_json(p, points, count)
+                                            : cli_sparsity_print(p, points, count);
+    free(points);
+    return code;
+}
+
+int cli_analyze_sparsity(const cli_args *args)
+{
+    sbit_ctx *ctx = NULL;
+    cli_pruning p;
+    memset(&p, 0, sizeof p);
+    p.args = args;
+    CLI_TRY(cli_context_create(args, cli_processor_count(), &ctx));
+    int code = cli_model_load(ctx, args->operands[0], &p.model);
+    if (code == CLI_OK) {
+        code = cli_prune_open(&p);
+        code = code == CLI_OK ? cli_sparsity_points(&p) : code;
+        cli_prune_free(&p);
     }
     sbit_ctx_destroy(ctx);
     return code;
