@@ -58227,8 +58227,7 @@ static bool sbit__body_captures_known(const sbit_session *body)
 {
     for (size_t i = 0; i < body->capture_count; i++) {
         const uint32_t outer = sbit_graph_value(body->graph, body->captures[i])->outer.idx;
-        const sbit__exec_value *value = body->parent->values[outer];
-        if (value->place == SBIT__PLACE_DYNAMIC || !sbit__type_static(&value->type)) {
+        if (!sbit__type_static(&body->parent->values[outer]->type)) {
             return false;
         }
     }
