@@ -158,7 +158,8 @@ CONFIGURATION KEYS (sbit_qconfig_describe)
                                                 per-tensor-affine, per-channel-symmetric,
                                                 per-channel-affine)
     W    QUANTIZER.TYPE = uniform               quantizer (uniform, lsq, lsq+, dorefa, hqq,
-                                                adaround, adaquant, gptq)
+                                                float8_e4m3fn, float8_e5m2, adaround, adaquant,
+                                                gptq)
     W A  QUANTIZER.DISABLE = false              leave float
     W A  QUANTIZER.BIT = (must be set)          bit width, 2 to 16 (0 to 16)
     W A  QUANTIZER.NARROW_RANGE = false         symmetric range without the lowest value: -127..127
@@ -180,7 +181,8 @@ CONFIGURATION KEYS (sbit_qconfig_describe)
                                                 share of the values to keep, in per cent (0 to 100)
     W    QUANTIZER.HQQ.ITERATIONS = 20          turns of hqq (1 to 1000)
     W    QUANTIZER.HQQ.P = 0.7                  power of the error that hqq sums (0.1 to 1)
-    A    QUANTIZER.TYPE = uniform               quantizer (uniform, lsq, lsq+, pact, dorefa)
+    A    QUANTIZER.TYPE = uniform               quantizer (uniform, lsq, lsq+, pact, dorefa,
+                                                float8_e4m3fn, float8_e5m2)
     A    OBSERVER.TYPE = minmax                 observer (minmax, moving_average, mse, lp,
                                                 percentile, kl_histogram, aciq, octav, ort_entropy,
                                                 ort_percentile, auto)
@@ -207,6 +209,8 @@ CONFIGURATION KEYS (sbit_qconfig_describe)
     pact               learned clipping
     dorefa             rounds tanh(x) / max|tanh(x)|
     hqq                half-quadratic: the grid whose large errors are few
+    float8_e4m3fn      8-bit floats, 3 bits of mantissa (opset 19)
+    float8_e5m2        8-bit floats, 2 bits of mantissa (opset 19)
   Steps
     cross_layer        equal ranges for the channels between two layers, without data
     auto               the observer of each tensor by what the outputs lose on held-out data
@@ -69325,7 +69329,9 @@ extern "C" {
     X(lsq_plus)                                                                                    \
     X(pact)                                                                                        \
     X(dorefa)                                                                                      \
-    X(hqq)
+    X(hqq)                                                                                         \
+    X(float8_e4m3fn)                                                                               \
+    X(float8_e5m2)
 
 #define SBIT__QUANTIZER_DECLARE(name)                                                              \
     SBIT__FN const sbit_quantizer_row *sbit__quantizer_##name(void);
@@ -69333,6 +69339,9 @@ SBIT__QUANTIZERS(SBIT__QUANTIZER_DECLARE)
 #undef SBIT__QUANTIZER_DECLARE
 
 SBIT__FN const sbit__kind *sbit__kind_quantizer(void);
+
+/* float8.c: the type that a row rounds to, and its largest number; SBIT_UNDEFINED: integers. */
+SBIT__FN sbit_dtype sbit__quantizer_float8(const sbit_quantizer_row *row, int32_t *largest);
 
 /* straight.c: with the given scale and zero point of each part; y may be x, dx may be dy. */
 SBIT__FN void sbit__straight_forward(const sbit_quantizer_call *call, const sbit_observation *x,
@@ -70192,6 +70201,112 @@ SBIT__FN const sbit_quantizer_row *sbit__quantizer_hqq(void)
 }
 /* ---- end src/quantizers/hqq.c ---- */
 
+/* ---- begin src/quantizers/float8.c ---- */
+/* float8.c: 8-bit floats in place of integers: float8_e4m3fn, float8_e5m2. >>quantizer-float8
+ *
+ * y = f8(x / s) * s with f8 ONNX's saturating Cast; s puts the largest size of the range at the
+ * type's largest number, zero points are 0. The grid of such a site says that: qmin and qmax are
+ * that number. backward: straight-through where nothing saturates.
+ */
+
+static size_t sbit__float8_state_bytes(const sbit_quantizer_call *call)
+{
+    (void)call;
+    return 0;
+}
+
+static sbit_status sbit__float8_init(void *state, const sbit_quantizer_call *call,
+                                     const sbit_observation *x, sbit_error *error)
+{
+    (void)state;
+    (void)call; /* the scale stays as it came */
+    (void)x;
+    (void)error;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__float8_forward(void *state, const sbit_quantizer_call *call,
+                                        const sbit_observation *x, float *y, sbit_error *error)
+{
+    const sbit_dtype dtype = call->grid->dtype;
+    sbit_runs runs = sbit_runs_of(&x->parts);
+    (void)state;
+    (void)error;
+    while (sbit_runs_next(&runs)) {
+        const float s = call->scale[runs.part];
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            y[i] = sbit__f8_to_f32(dtype, sbit__f32_to_f8(dtype, x->data[i] / s, true)) * s;
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__float8_backward(void *state, const sbit_quantizer_call *call,
+                                         const sbit_observation *x, const float *dy, float *dx,
+                                         sbit_error *error)
+{
+    const float most = (float)call->grid->qmax;
+    sbit_runs runs = sbit_runs_of(&x->parts);
+    (void)state;
+    (void)error;
+    while (sbit_runs_next(&runs)) {
+        const float s = call->scale[runs.part];
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const float ratio = x->data[i] / s;
+            dx[i] = ratio >= -most && ratio <= most ? dy[i] : 0.0f;
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN const sbit_quantizer_row *sbit__quantizer_float8_e4m3fn(void)
+{
+    static const sbit_quantizer_row row = {
+        {"float8_e4m3fn", "8-bit floats, 3 bits of mantissa (opset 19)",
+         SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, NULL, 0},
+        sbit__float8_state_bytes,
+        NULL,
+        NULL,
+        NULL,
+        sbit__float8_init,
+        sbit__float8_forward,
+        sbit__float8_backward,
+        NULL,
+        NULL,
+        NULL,
+    };
+    return &row;
+}
+
+SBIT__FN const sbit_quantizer_row *sbit__quantizer_float8_e5m2(void)
+{
+    static const sbit_quantizer_row row = {
+        {"float8_e5m2", "8-bit floats, 2 bits of mantissa (opset 19)",
+         SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, NULL, 0},
+        sbit__float8_state_bytes,
+        NULL,
+        NULL,
+        NULL,
+        sbit__float8_init,
+        sbit__float8_forward,
+        sbit__float8_backward,
+        NULL,
+        NULL,
+        NULL,
+    };
+    return &row;
+}
+
+SBIT__FN sbit_dtype sbit__quantizer_float8(const sbit_quantizer_row *row, int32_t *largest)
+{
+    const bool wide = row == sbit__quantizer_float8_e5m2();
+    *largest = wide ? 57344 : 448;
+    return wide                                     ? SBIT_F8E5M2
+           : row == sbit__quantizer_float8_e4m3fn() ? SBIT_F8E4M3FN
+                                                    : SBIT_UNDEFINED;
+}
+/* ---- end src/quantizers/float8.c ---- */
+
 /* ---- begin src/quantizers/table.c ---- */
 /* table.c: the built-in quantizers and those of the user. >>quantizer-table
  */
@@ -70461,6 +70576,7 @@ SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const
 /* How many ranges, scales and zero points a site has. */
 SBIT__FN int64_t sbit__site_parts(const sbit__site *site);
 SBIT__FN bool sbit__site_same_grid(const sbit__site *a, const sbit__site *b);
+SBIT__FN bool sbit__site_is_float8(const sbit__site *site);
 /* The lowest integer of its width, in a narrow range too. */
 SBIT__FN int32_t sbit__site_lowest(const sbit__site *site);
 /* True if the site can share its scale: an activation with one that nobody fixed. */
@@ -71338,6 +71454,9 @@ static void sbit__settings_range(sbit_grid *grid, bool signed_affine, bool narro
     }
 }
 
+static sbit_status sbit__settings_check_float8(const sbit__settings *s, const char *side,
+                                               sbit_error *error);
+
 SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target,
                                            const sbit_graph *graph, sbit_node_id node,
                                            sbit__arena *arena, sbit__settings *out,
@@ -71383,6 +71502,7 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     if (s.quantizer->statistics != NULL && s.quantizer->statistics(target) != NULL) {
         s.observer = s.quantizer->statistics(target);
     }
+    SBIT__TRY(sbit__settings_check_float8(&s, side->name, error));
     const sbit_profile_row *profile = sbit_qconfig_profile(config);
     if (profile->max_bits > 0 && s.grid.bits > profile->max_bits) {
         char name[200];
@@ -71405,6 +71525,40 @@ SBIT__FN void sbit__settings_bits(const sbit_qconfig *config, uint32_t target, i
                          sbit__profile_is(profile, SBIT_PROFILE_SIGNED_AFFINE) &&
                              target == SBIT_TARGET_ACTIVATION,
                          sbit_options_bool(&settings->options, "QUANTIZER.NARROW_RANGE"));
+    int32_t largest;
+    const sbit_dtype float8 = sbit__quantizer_float8(settings->quantizer, &largest);
+    if (float8 != SBIT_UNDEFINED) { /* the largest size becomes the largest number */
+        settings->grid.dtype = float8;
+        settings->grid.bits = 8;
+        settings->grid.symmetric = true;
+        settings->grid.qmin = -largest;
+        settings->grid.qmax = largest;
+    }
+}
+
+/* Widths, observers and steps that float8 does not go with. */
+static sbit_status sbit__settings_check_float8(const sbit__settings *s, const char *side,
+                                               sbit_error *error)
+{
+    static const char *const ranges[] = {"minmax", "moving_average", "percentile", NULL};
+    int32_t largest;
+    if (s->disabled || sbit__quantizer_float8(s->quantizer, &largest) == SBIT_UNDEFINED) {
+        return SBIT_OK;
+    }
+    if (sbit_options_int(&s->options, "QUANTIZER.BIT") != 8) {
+        return sbit__fail(error, SBIT_ERR_CONFIG, "QUANTIZER.BIT",
+                          "%s.QUANTIZER.TYPE %s has 8 bits, not %lld", side,
+                          s->quantizer->head.name,
+                          (long long)sbit_options_int(&s->options, "QUANTIZER.BIT"));
+    }
+    if (!sbit__word_listed(ranges, s->observer->head.name) || s->range_step != NULL) {
+        return sbit__fail(error, SBIT_ERR_CONFIG, "OBSERVER.TYPE",
+                          "%s.OBSERVER.TYPE '%s' weighs the steps of integers; %s takes minmax, "
+                          "moving_average or percentile",
+                          side, sbit_options_string(&s->options, "OBSERVER.TYPE"),
+                          s->quantizer->head.name);
+    }
+    return SBIT_OK;
 }
 
 SBIT__FN bool sbit__same_options(const sbit_options *a, const sbit_options *b, const char *prefix)
@@ -71665,6 +71819,11 @@ SBIT__FN bool sbit__site_same_grid(const sbit__site *a, const sbit__site *b)
            x->power_of_two == y->power_of_two;
 }
 
+SBIT__FN bool sbit__site_is_float8(const sbit__site *site)
+{
+    return site->settings.grid.dtype == SBIT_F8E4M3FN || site->settings.grid.dtype == SBIT_F8E5M2;
+}
+
 SBIT__FN int32_t sbit__site_lowest(const sbit__site *site)
 {
     const sbit_grid *grid = &site->settings.grid;
@@ -71806,7 +71965,8 @@ SBIT__FN bool sbit__bias_of(sbit_quant *quant, const sbit_graph *graph, sbit_nod
     out->value = sbit__bias_value(quant, graph, node);
     out->x = sbit__quant_input_site(quant, weight->graph, node, 0);
     out->weight = weight;
-    if (out->value == NULL || out->x == NULL || out->x->axis != -1) {
+    if (out->value == NULL || out->x == NULL || out->x->axis != -1 ||
+        sbit__site_is_float8(weight) || sbit__site_is_float8(out->x)) {
         return false;
     }
     out->given = sbit_tensor_count(&out->value->constant);
@@ -71829,8 +71989,8 @@ SBIT__FN bool sbit__bias_round(const sbit__bias *bias, int64_t i, float value, i
 }
 
 /* >>site opset */
-/* Per-channel Q/DQ needs opset 13, half-precision floats 19, 16-bit and 4-bit storage and blocks
- * 21. */
+/* Per-channel Q/DQ needs opset 13, half-precision floats and float8 19, 16-bit and 4-bit storage
+ * and blocks 21. */
 SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant)
 {
     int64_t opset = 13;
@@ -71841,7 +72001,8 @@ SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant)
             (bits > 8 || int4 || quant->sites[i].block > 0)) {
             return 21;
         }
-        opset = quant->sites[i].dtype != SBIT_F32 ? 19 : opset;
+        opset = quant->sites[i].dtype != SBIT_F32 || sbit__site_is_float8(&quant->sites[i]) ? 19
+                                                                                            : opset;
     }
     return opset;
 }
@@ -74768,6 +74929,12 @@ static void sbit__build_quantize(const sbit_kernels *kernels, const sbit__site *
     while (sbit_runs_next(&runs)) {
         const int32_t zero_point = site->zero_point[runs.part];
         const float scale = site->scale[runs.part];
+        if (sbit__site_is_float8(site)) {
+            for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+                ((uint8_t *)out->data)[i] = sbit__f32_to_f8(out->dtype, x->data[i] / scale, true);
+            }
+            continue;
+        }
         if (out->dtype == SBIT_I8 && runs.count > 1) {
             kernels->f32_quantize_s8(runs.count, x->data + runs.at, scale, zero_point, qmin, qmax,
                                      (int8_t *)out->data + runs.at);
@@ -74830,8 +74997,8 @@ SBIT__FN sbit_status sbit__site_dequantized(sbit_quant *quant, sbit__site *site,
     sbit_runs runs = sbit_runs_of(&x.parts);
     while (status == SBIT_OK && sbit_runs_next(&runs)) {
         for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
-            const int32_t q = (int32_t)sbit__tensor_i64_at(&integers, i);
-            out[i] = (float)(q - site->zero_point[runs.part]) * site->scale[runs.part];
+            const double q = sbit__tensor_f64_at(&integers, i);
+            out[i] = (float)(q - (double)site->zero_point[runs.part]) * site->scale[runs.part];
         }
     }
     sbit_tensor_free(quant->ctx, &integers);
@@ -75924,8 +76091,10 @@ static bool sbit__nbits_four(const sbit__wlayer *w, int64_t *low)
 
 static bool sbit__nbits_possible(const sbit__wlayer *w)
 {
-    return !w->conv && w->q->rank == 2 && w->block >= 16 && (w->block & (w->block - 1)) == 0 &&
-           w->axis == (w->rows_first ? 1 : 0) && w->alpha >= 1.0 && w->alpha <= 1.0;
+    const uint32_t codes = SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8) | SBIT_T(SBIT_I4) | SBIT_T(SBIT_U4);
+    return !w->conv && w->q->rank == 2 && (SBIT_T(w->q->dtype) & codes) != 0 && w->block >= 16 &&
+           (w->block & (w->block - 1)) == 0 && w->axis == (w->rows_first ? 1 : 0) &&
+           w->alpha >= 1.0 && w->alpha <= 1.0;
 }
 
 /* Codes, scales and zero points in the operator's order; B and zeros are zeroed. */
@@ -76090,10 +76259,14 @@ static bool sbit__learned_fits(const sbit__learned *l, const sbit__site *site, i
     const sbit_grid *grid = &site->settings.grid;
     const int32_t rank = sbit__site_value(site)->type.rank;
     const int32_t axis = l->axis < 0 && l->axis != -1 ? l->axis + rank : l->axis;
-    bool fits = l->target == site->target && sbit__streq(l->name, site->tensor) &&
+    int32_t largest;
+    const sbit_dtype float8 = sbit__quantizer_float8(site->settings.quantizer, &largest);
+    const bool floats = l->dtype == SBIT_F8E4M3FN || l->dtype == SBIT_F8E5M2;
+    bool fits = (floats ? l->dtype == float8 : float8 == SBIT_UNDEFINED) &&
+                l->target == site->target && sbit__streq(l->name, site->tensor) &&
                 l->bits == grid->bits && l->block == site->block &&
                 (l->count == 1 || (l->count == sbit__site_parts(site) && axis == site->axis));
-    *shift = (int32_t)(sbit__site_lowest(site) - sbit__learned_low(l));
+    *shift = floats ? 0 : (int32_t)(sbit__site_lowest(site) - sbit__learned_low(l));
     for (int64_t i = 0; fits && i < l->count; i++) {
         const int64_t zero = (int64_t)l->zero_point[i] + *shift;
         const int32_t middle = sbit__qparams_zero_point(0.0f, 1.0f, true, grid->qmin, grid->qmax);
@@ -76554,7 +76727,8 @@ static void sbit__encodings_put(const char *text, size_t size, void *user)
 /* Whose scales are known: of the root graph, for names are the file's. */
 static bool sbit__encodings_has(const sbit__site *site, uint32_t target)
 {
-    return site->enabled && site->body == 0 && site->target == target && site->scale != NULL;
+    return site->enabled && !sbit__site_is_float8(site) && site->body == 0 &&
+           site->target == target && site->scale != NULL;
 }
 
 static float sbit__encodings_end(const sbit__site *site, int64_t part, int32_t q)
@@ -82460,8 +82634,8 @@ static sbit_unit sbit__unit_of(const sbit_quant *quant, size_t index)
     sbit_unit unit;
     memset(&unit, 0, sizeof unit);
     unit.site = index;
-    if (site->target != SBIT_TARGET_WEIGHT || !site->enabled || site->body != 0 || site->captured ||
-        site->uses == NULL || site->uses->next != NULL) {
+    if (site->target != SBIT_TARGET_WEIGHT || !site->enabled || sbit__site_is_float8(site) ||
+        site->body != 0 || site->captured || site->uses == NULL || site->uses->next != NULL) {
         return unit;
     }
     const sbit_node *node = sbit_graph_node(quant->graph, site->uses->node);

@@ -442,3 +442,19 @@ TEST(reasons_of_nodes_that_stay_float)
     sbit_qconfig_destroy(config);
     build_end(&b);
 }
+
+/* float8 files keep their scales for float8 alone. */
+TEST(a_float8_model_keeps_its_scales)
+{
+    const char *set[][2] = {
+        {"A.QUANTIZER.TYPE", "float8_e4m3fn"}, {"W.QUANTIZER.TYPE", "float8_e5m2"}, {NULL, NULL}};
+    size_t sites = 0;
+    formats f;
+    formats_begin(&f);
+    sbit_graph *first = formats_quantize(&f, NULL, "generic", set, true);
+    CHECK_EQ_I64(formats_kept(&f, first, "generic", set, &sites), 1);
+    CHECK_EQ_I64(formats_kept(&f, first, "generic", NULL, &sites), 0);
+    sbit_graph *second = formats_quantize(&f, first, "generic", set, false);
+    formats_same(&f, first, second, 0.0);
+    build_end(&f.b);
+}

@@ -694,3 +694,80 @@ TEST(a_bias_of_one_element_behind_blocks)
     sbit_graph_destroy(built);
     recipe_end(&r);
 }
+
+/* ---- float8 */
+
+static const char *const float8_set[][2] = {
+    {"A.QUANTIZER.TYPE", "float8_e4m3fn"}, {"W.QUANTIZER.TYPE", "float8_e4m3fn"}, {NULL, NULL}};
+
+/* The largest size of each part is 448 steps; there are no zero points, biases stay float. */
+TEST(float8_scales_and_files)
+{
+    recipe r;
+    sbit_graph *built = NULL;
+    recipe_begin(&r, "generic", "3", float8_set);
+    for (size_t i = 0; !r.b.failed && i < r.quant->site_count; i++) {
+        const sbit__site *site = &r.quant->sites[i];
+        for (int64_t c = 0; c < sbit__site_parts(site); c++) {
+            const float most = -site->min[c] > site->max[c] ? -site->min[c] : site->max[c];
+            CHECK_NEAR(site->scale[c], most / 448.0f, 1e-7f * most);
+            CHECK_EQ_I64(site->zero_point[c], 0);
+        }
+    }
+    if (!r.b.failed &&
+        build_do(&r.b, sbit_quant_build(r.quant, NULL, &built, &r.b.error), "build")) {
+        CHECK_EQ_I64(sbit_graph_opset(built, ""), 21); /* the model's; 19 is enough */
+        for (uint32_t i = 1; i < sbit_graph_value_limit(built); i++) {
+            const sbit_value_id id = {i};
+            const sbit_value_info *value =
+                sbit_graph_value_alive(built, id) ? sbit_graph_value(built, id) : NULL;
+            CHECK(value == NULL || !value->is_constant || value->constant.dtype == SBIT_F32 ||
+                  value->constant.dtype == SBIT_F8E4M3FN);
+        }
+        CHECK_EQ_I64(count_nodes(built, "QuantizeLinear"), 2); /* x, relu */
+        float *out = recipe_run(&r, built);
+        CHECK(out != NULL);
+        free(out);
+    }
+    sbit_graph_destroy(built);
+    recipe_end(&r);
+}
+
+TEST(float8_is_trained_as_it_is_exported)
+{
+    recipe r;
+    sbit_trainer *t = NULL;
+    sbit_train_desc desc;
+    memset(&desc, 0, sizeof desc);
+    recipe_begin(&r, "generic", "3", float8_set);
+    desc.learning_rate = 0.1f;
+    if (!r.b.failed &&
+        build_do(&r.b, sbit_trainer_create_qat(r.quant, &desc, &t, &r.b.error), "trainer")) {
+        for (int i = 0; i < 3; i++) {
+            build_do(&r.b, sbit_trainer_step(t, &r.batch, NULL, &r.b.error), "step");
+        }
+        recipe_trained_is_exported(&r, t, 2);
+    }
+    sbit_trainer_destroy(t);
+    recipe_end(&r);
+}
+
+TEST(float8_refuses_what_weighs_steps)
+{
+    static const char *const bad[][2] = {{"A.QUANTIZER.BIT", "4"}, {"A.OBSERVER.TYPE", "mse"}};
+    for (size_t i = 0; i < 2; i++) {
+        build b;
+        sbit_qconfig *config = NULL;
+        sbit_quant *quant = NULL;
+        build_begin(&b, 21);
+        const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,4");
+        build_output(&b, recipe_gemm(&b, "first", x, 4, 3, "3", 5));
+        build_do(&b, sbit_qconfig_create(b.ctx, "generic", &config, &b.error), "config");
+        build_do(&b, sbit_qconfig_set(config, "A.QUANTIZER.TYPE", "float8_e5m2", &b.error), "type");
+        build_do(&b, sbit_qconfig_set(config, bad[i][0], bad[i][1], &b.error), "bad");
+        CHECK(sbit_quant_create(b.graph, config, &quant, &b.error) == SBIT_ERR_CONFIG);
+        CHECK_CONTAINS(b.error.message, "float8_e5m2");
+        sbit_qconfig_destroy(config);
+        build_end(&b);
+    }
+}

@@ -903,6 +903,7 @@ TEST(every_quantizer_is_tested)
         for (size_t e = 0; e < sizeof quantizer_plain / sizeof quantizer_plain[0]; e++) {
             found = found || strcmp(quantizer_plain[e].row, sbit_quantizer_at(i)->head.name) == 0;
         }
+        found = found || strncmp(sbit_quantizer_at(i)->head.name, "float8_", 7) == 0; /* below */
         if (!CHECK(found)) {
             printf("  %s has no entry\n", sbit_quantizer_at(i)->head.name);
         }
@@ -1093,4 +1094,81 @@ static void check_gradient(quantized *q)
 TEST(quantizers_have_straight_through_gradients)
 {
     for_each_quantizer(check_gradient);
+}
+
+/* ---- float8: no integers */
+
+/* The number of a type with `bits` of mantissa, exponents from `least` on, that is nearest to x,
+ * ties to even, at most `largest`. */
+static double float8_plain(double x, int bits, int least, double largest)
+{
+    const double size = fabs(x);
+    int exponent = 0;
+    frexp(size, &exponent);
+    exponent = exponent - 1 < least ? least : exponent - 1;
+    const double step = ldexp(1.0, exponent - bits);
+    const double y = nearbyint(size / step) * step;
+    return copysign(y > largest ? largest : y, x);
+}
+
+TEST(float8_rows_round_as_floats_do)
+{
+    static const struct {
+        const char *row;
+        int bits, least;
+        double largest;
+    } types[] = {{"float8_e4m3fn", 3, -6, 448.0}, {"float8_e5m2", 2, -14, 57344.0}};
+    enum {
+        MANY = 4000
+    };
+    float x[MANY], y[MANY], dy[MANY], dx[MANY];
+    sbit_rng rng = sbit_rng_seed(8);
+    for (size_t t = 0; t < 2; t++) {
+        build b;
+        build_begin(&b, 19);
+        const sbit_quantizer_row *row = sbit_quantizer_find(b.ctx, types[t].row);
+        const sbit_tensor shape = build_tensor(SBIT_F32, "2,2000", x);
+        float scale[2] = {0.37f, 0.0021f};
+        int32_t zero[2] = {0, 0};
+        sbit_grid grid;
+        sbit_quantizer_call call;
+        sbit_observation seen;
+        memset(&grid, 0, sizeof grid);
+        memset(&call, 0, sizeof call);
+        memset(&seen, 0, sizeof seen);
+        grid.dtype = t == 0 ? SBIT_F8E4M3FN : SBIT_F8E5M2;
+        grid.bits = 8;
+        grid.symmetric = true;
+        grid.qmax = (int32_t)types[t].largest;
+        grid.qmin = -grid.qmax;
+        grid.parts = sbit_parts_of(&shape, 0, 0);
+        call.ctx = b.ctx;
+        call.grid = &grid;
+        call.scale = scale;
+        call.zero_point = zero;
+        seen.data = x;
+        seen.parts = grid.parts;
+        for (int i = 0; i < MANY; i++) { /* all sizes, ties, what saturates */
+            const double size = ldexp(1.0 + (double)(i % 64) / 32.0, i % 40 - 24);
+            x[i] = (float)(size * (i % 2 == 0 ? 1.0 : -1.0)) * scale[i / 2000] *
+                   (i % 3 == 0 ? 1.0f : 1.0f + 0.1f * sbit_rng_uniform(&rng));
+            dy[i] = sbit_rng_normal(&rng);
+        }
+        x[7] = 0.0f;
+        CHECK_OK(row->forward(NULL, &call, &seen, y, &b.error), b.error);
+        CHECK_OK(row->backward(NULL, &call, &seen, dy, dx, &b.error), b.error);
+        for (int i = 0; i < MANY; i++) {
+            const float ratio = x[i] / scale[i / 2000];
+            const float want = (float)float8_plain((double)ratio, types[t].bits, types[t].least,
+                                                   types[t].largest) *
+                               scale[i / 2000];
+            const bool inside = fabs((double)ratio) <= types[t].largest;
+            if (!CHECK_MSG(y[i] == want, "%s: %.9g gives %.9g, not %.9g", types[t].row,
+                           (double)x[i], (double)y[i], (double)want) ||
+                !CHECK(dx[i] == (inside ? dy[i] : 0.0f))) {
+                break;
+            }
+        }
+        build_end(&b);
+    }
 }

@@ -294,6 +294,12 @@ static void sbit__build_quantize(const sbit_kernels *kernels, const sbit__site *
     while (sbit_runs_next(&runs)) {
         const int32_t zero_point = site->zero_point[runs.part];
         const float scale = site->scale[runs.part];
+        if (sbit__site_is_float8(site)) {
+            for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+                ((uint8_t *)out->data)[i] = sbit__f32_to_f8(out->dtype, x->data[i] / scale, true);
+            }
+            continue;
+        }
         if (out->dtype == SBIT_I8 && runs.count > 1) {
             kernels->f32_quantize_s8(runs.count, x->data + runs.at, scale, zero_point, qmin, qmax,
                                      (int8_t *)out->data + runs.at);
@@ -356,8 +362,8 @@ SBIT__FN sbit_status sbit__site_dequantized(sbit_quant *quant, sbit__site *site,
     sbit_runs runs = sbit_runs_of(&x.parts);
     while (status == SBIT_OK && sbit_runs_next(&runs)) {
         for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
-            const int32_t q = (int32_t)sbit__tensor_i64_at(&integers, i);
-            out[i] = (float)(q - site->zero_point[runs.part]) * site->scale[runs.part];
+            const double q = sbit__tensor_f64_at(&integers, i);
+            out[i] = (float)(q - (double)site->zero_point[runs.part]) * site->scale[runs.part];
         }
     }
     sbit_tensor_free(quant->ctx, &integers);

@@ -70,10 +70,14 @@ static bool sbit__learned_fits(const sbit__learned *l, const sbit__site *site, i
     const sbit_grid *grid = &site->settings.grid;
     const int32_t rank = sbit__site_value(site)->type.rank;
     const int32_t axis = l->axis < 0 && l->axis != -1 ? l->axis + rank : l->axis;
-    bool fits = l->target == site->target && sbit__streq(l->name, site->tensor) &&
+    int32_t largest;
+    const sbit_dtype float8 = sbit__quantizer_float8(site->settings.quantizer, &largest);
+    const bool floats = l->dtype == SBIT_F8E4M3FN || l->dtype == SBIT_F8E5M2;
+    bool fits = (floats ? l->dtype == float8 : float8 == SBIT_UNDEFINED) &&
+                l->target == site->target && sbit__streq(l->name, site->tensor) &&
                 l->bits == grid->bits && l->block == site->block &&
                 (l->count == 1 || (l->count == sbit__site_parts(site) && axis == site->axis));
-    *shift = (int32_t)(sbit__site_lowest(site) - sbit__learned_low(l));
+    *shift = floats ? 0 : (int32_t)(sbit__site_lowest(site) - sbit__learned_low(l));
     for (int64_t i = 0; fits && i < l->count; i++) {
         const int64_t zero = (int64_t)l->zero_point[i] + *shift;
         const int32_t middle = sbit__qparams_zero_point(0.0f, 1.0f, true, grid->qmin, grid->qmax);

@@ -32,7 +32,8 @@ static void sbit__encodings_put(const char *text, size_t size, void *user)
 /* Whose scales are known: of the root graph, for names are the file's. */
 static bool sbit__encodings_has(const sbit__site *site, uint32_t target)
 {
-    return site->enabled && site->body == 0 && site->target == target && site->scale != NULL;
+    return site->enabled && !sbit__site_is_float8(site) && site->body == 0 &&
+           site->target == target && site->scale != NULL;
 }
 
 static float sbit__encodings_end(const sbit__site *site, int64_t part, int32_t q)

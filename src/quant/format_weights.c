@@ -264,8 +264,10 @@ static bool sbit__nbits_four(const sbit__wlayer *w, int64_t *low)
 
 static bool sbit__nbits_possible(const sbit__wlayer *w)
 {
-    return !w->conv && w->q->rank == 2 && w->block >= 16 && (w->block & (w->block - 1)) == 0 &&
-           w->axis == (w->rows_first ? 1 : 0) && w->alpha >= 1.0 && w->alpha <= 1.0;
+    const uint32_t codes = SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8) | SBIT_T(SBIT_I4) | SBIT_T(SBIT_U4);
+    return !w->conv && w->q->rank == 2 && (SBIT_T(w->q->dtype) & codes) != 0 && w->block >= 16 &&
+           (w->block & (w->block - 1)) == 0 && w->axis == (w->rows_first ? 1 : 0) &&
+           w->alpha >= 1.0 && w->alpha <= 1.0;
 }
 
 /* Codes, scales and zero points in the operator's order; B and zeros are zeroed. */

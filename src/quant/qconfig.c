@@ -431,6 +431,9 @@ static void sbit__settings_range(sbit_grid *grid, bool signed_affine, bool narro
     }
 }
 
+static sbit_status sbit__settings_check_float8(const sbit__settings *s, const char *side,
+                                               sbit_error *error);
+
 SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target,
                                            const sbit_graph *graph, sbit_node_id node,
                                            sbit__arena *arena, sbit__settings *out,
@@ -476,6 +479,7 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     if (s.quantizer->statistics != NULL && s.quantizer->statistics(target) != NULL) {
         s.observer = s.quantizer->statistics(target);
     }
+    SBIT__TRY(sbit__settings_check_float8(&s, side->name, error));
     const sbit_profile_row *profile = sbit_qconfig_profile(config);
     if (profile->max_bits > 0 && s.grid.bits > profile->max_bits) {
         char name[200];
@@ -498,6 +502,40 @@ SBIT__FN void sbit__settings_bits(const sbit_qconfig *config, uint32_t target, i
                          sbit__profile_is(profile, SBIT_PROFILE_SIGNED_AFFINE) &&
                              target == SBIT_TARGET_ACTIVATION,
                          sbit_options_bool(&settings->options, "QUANTIZER.NARROW_RANGE"));
+    int32_t largest;
+    const sbit_dtype float8 = sbit__quantizer_float8(settings->quantizer, &largest);
+    if (float8 != SBIT_UNDEFINED) { /* the largest size becomes the largest number */
+        settings->grid.dtype = float8;
+        settings->grid.bits = 8;
+        settings->grid.symmetric = true;
+        settings->grid.qmin = -largest;
+        settings->grid.qmax = largest;
+    }
+}
+
+/* Widths, observers and steps that float8 does not go with. */
+static sbit_status sbit__settings_check_float8(const sbit__settings *s, const char *side,
+                                               sbit_error *error)
+{
+    static const char *const ranges[] = {"minmax", "moving_average", "percentile", NULL};
+    int32_t largest;
+    if (s->disabled || sbit__quantizer_float8(s->quantizer, &largest) == SBIT_UNDEFINED) {
+        return SBIT_OK;
+    }
+    if (sbit_options_int(&s->options, "QUANTIZER.BIT") != 8) {
+        return sbit__fail(error, SBIT_ERR_CONFIG, "QUANTIZER.BIT",
+                          "%s.QUANTIZER.TYPE %s has 8 bits, not %lld", side,
+                          s->quantizer->head.name,
+                          (long long)sbit_options_int(&s->options, "QUANTIZER.BIT"));
+    }
+    if (!sbit__word_listed(ranges, s->observer->head.name) || s->range_step != NULL) {
+        return sbit__fail(error, SBIT_ERR_CONFIG, "OBSERVER.TYPE",
+                          "%s.OBSERVER.TYPE '%s' weighs the steps of integers; %s takes minmax, "
+                          "moving_average or percentile",
+                          side, sbit_options_string(&s->options, "OBSERVER.TYPE"),
+                          s->quantizer->head.name);
+    }
+    return SBIT_OK;
 }
 
 SBIT__FN bool sbit__same_options(const sbit_options *a, const sbit_options *b, const char *prefix)

@@ -230,6 +230,7 @@ SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const
 /* How many ranges, scales and zero points a site has. */
 SBIT__FN int64_t sbit__site_parts(const sbit__site *site);
 SBIT__FN bool sbit__site_same_grid(const sbit__site *a, const sbit__site *b);
+SBIT__FN bool sbit__site_is_float8(const sbit__site *site);
 /* The lowest integer of its width, in a narrow range too. */
 SBIT__FN int32_t sbit__site_lowest(const sbit__site *site);
 /* True if the site can share its scale: an activation with one that nobody fixed. */

@@ -188,6 +188,11 @@ SBIT__FN bool sbit__site_same_grid(const sbit__site *a, const sbit__site *b)
            x->power_of_two == y->power_of_two;
 }
 
+SBIT__FN bool sbit__site_is_float8(const sbit__site *site)
+{
+    return site->settings.grid.dtype == SBIT_F8E4M3FN || site->settings.grid.dtype == SBIT_F8E5M2;
+}
+
 SBIT__FN int32_t sbit__site_lowest(const sbit__site *site)
 {
     const sbit_grid *grid = &site->settings.grid;
@@ -329,7 +334,8 @@ SBIT__FN bool sbit__bias_of(sbit_quant *quant, const sbit_graph *graph, sbit_nod
     out->value = sbit__bias_value(quant, graph, node);
     out->x = sbit__quant_input_site(quant, weight->graph, node, 0);
     out->weight = weight;
-    if (out->value == NULL || out->x == NULL || out->x->axis != -1) {
+    if (out->value == NULL || out->x == NULL || out->x->axis != -1 ||
+        sbit__site_is_float8(weight) || sbit__site_is_float8(out->x)) {
         return false;
     }
     out->given = sbit_tensor_count(&out->value->constant);
@@ -352,8 +358,8 @@ SBIT__FN bool sbit__bias_round(const sbit__bias *bias, int64_t i, float value, i
 }
 
 /* >>site opset */
-/* Per-channel Q/DQ needs opset 13, half-precision floats 19, 16-bit and 4-bit storage and blocks
- * 21. */
+/* Per-channel Q/DQ needs opset 13, half-precision floats and float8 19, 16-bit and 4-bit storage
+ * and blocks 21. */
 SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant)
 {
     int64_t opset = 13;
@@ -364,7 +370,8 @@ SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant)
             (bits > 8 || int4 || quant->sites[i].block > 0)) {
             return 21;
         }
-        opset = quant->sites[i].dtype != SBIT_F32 ? 19 : opset;
+        opset = quant->sites[i].dtype != SBIT_F32 || sbit__site_is_float8(&quant->sites[i]) ? 19
+                                                                                            : opset;
     }
     return opset;
 }

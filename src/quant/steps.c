@@ -136,8 +136,8 @@ static sbit_unit sbit__unit_of(const sbit_quant *quant, size_t index)
     sbit_unit unit;
     memset(&unit, 0, sizeof unit);
     unit.site = index;
-    if (site->target != SBIT_TARGET_WEIGHT || !site->enabled || site->body != 0 || site->captured ||
-        site->uses == NULL || site->uses->next != NULL) {
+    if (site->target != SBIT_TARGET_WEIGHT || !site->enabled || sbit__site_is_float8(site) ||
+        site->body != 0 || site->captured || site->uses == NULL || site->uses->next != NULL) {
         return unit;
     }
     const sbit_node *node = sbit_graph_node(quant->graph, site->uses->node);

@@ -23,7 +23,9 @@ extern "C" {
     X(lsq_plus)                                                                                    \
     X(pact)                                                                                        \
     X(dorefa)                                                                                      \
-    X(hqq)
+    X(hqq)                                                                                         \
+    X(float8_e4m3fn)                                                                               \
+    X(float8_e5m2)
 
 #define SBIT__QUANTIZER_DECLARE(name)                                                              \
     SBIT__FN const sbit_quantizer_row *sbit__quantizer_##name(void);
@@ -31,6 +33,9 @@ SBIT__QUANTIZERS(SBIT__QUANTIZER_DECLARE)
 #undef SBIT__QUANTIZER_DECLARE
 
 SBIT__FN const sbit__kind *sbit__kind_quantizer(void);
+
+/* float8.c: the type that a row rounds to, and its largest number; SBIT_UNDEFINED: integers. */
+SBIT__FN sbit_dtype sbit__quantizer_float8(const sbit_quantizer_row *row, int32_t *largest);
 
 /* straight.c: with the given scale and zero point of each part; y may be x, dx may be dy. */
 SBIT__FN void sbit__straight_forward(const sbit_quantizer_call *call, const sbit_observation *x,

@@ -49,7 +49,7 @@ def outputs(path, x, folder):
     return np.load(folder + "/out/y.npy"), session.run(None, {name: x})[0]
 
 
-def compare(folder, what, args, operators, limit):
+def compare(folder, what, args, operators, limit, least=25):
     float_path, path = folder + "/float.onnx", folder + "/q.onnx"
     model(float_path)
     np.save(folder + "/calib.npy", rng.randn(64, 3, 9, 10).astype(np.float32))
@@ -71,7 +71,7 @@ def compare(folder, what, args, operators, limit):
         _, plain = outputs(float_path, x, folder)
         signal = 10 * np.log10((plain ** 2).sum() / ((plain - theirs) ** 2).sum())
         few = any("BIT=%d" % bits in " ".join(args) for bits in (2, 3, 4))
-        check(signal > (1 if few else 25), "%s: SQNR %.1f dB" % (what, signal))
+        check(signal > (1 if few else least), "%s: SQNR %.1f dB" % (what, signal))
 
 
 def single(folder, what, node, inputs, constants, limit):
@@ -187,6 +187,10 @@ with tempfile.TemporaryDirectory() as folder:
                 if tensor.name.endswith("_scale") and "bias" not in tensor.name:
                     values = np.log2(npy.to_array(tensor))
                     check(np.array_equal(values, np.round(values)), "%s: powers of two" % tensor.name)
+    for kind in ("float8_e4m3fn", "float8_e5m2"):
+        for settings in (["A.QUANTIZER.TYPE=" + kind], ["W.QUANTIZER.TYPE=" + kind],
+                         ["A.QUANTIZER.TYPE=" + kind, "W.QUANTIZER.TYPE=" + kind]):
+            compare(folder, " ".join(settings), settings, {}, 1e-3, 10)
     code, _, errors = tool("quantize", folder + "/float.onnx", "--data", "npy:" + folder + "/calib.npy", "-o",
                            folder + "/named.onnx", "--input-names", "picture", "--output-names", "scores", "--opset", "19",
                            "--dynamic", "picture:2=height", "--extra-info", "--set", "A.QUANTIZER.BIT=4")
