@@ -492,6 +492,15 @@ TEST(wanda_and_activations_look_at_data)
     }
 }
 
+static sbit_value_id plain_conv(build *b, const char *name, sbit_value_id x, const char *dims,
+                                int64_t group)
+{
+    char w[40];
+    snprintf(w, sizeof w, "%s.weight", name);
+    return conv(b, name, x, build_weights(b, w, dims, (uint64_t)name[0] * 7 + (uint64_t)name[1]),
+                none, NULL, group);
+}
+
 /* Channels r and 2 r, r = Relu(x), then 10 and 100 of them: r goes, and the second layer makes up
  * for it. Without a bias: min (210 r - w 2 r)^2 + d (w - 100)^2 with d = 0.01 sum (2 r)^2, which is
  * w = (420 + 0.04 * 100) / 4.04. With one: the same around the means, the bias takes the rest. */
@@ -601,6 +610,46 @@ TEST(each_group_alone_is_analyzed)
     build_end(&b);
 }
 
+/* Five of the ten channels of aa are 0: what a budget wants goes there alone, and nothing is lost. */
+TEST(budgets_are_met_where_it_costs_least)
+{
+    const float first[] = {0, 1, 0, -2, 0, 3, 0, -1, 0, 2}, data[] = {1, -2, 0.5f, 3};
+    const sbit_tensor x = build_tensor(SBIT_F32, "1,1,2,2", data);
+    build b;
+    sbit_sparse *sparse = NULL;
+    sbit_feed feed;
+    sbit_feed_desc desc;
+    sbit_sparse_budget budget;
+    memset(&desc, 0, sizeof desc);
+    memset(&budget, 0, sizeof budget);
+    desc.inputs = &x;
+    desc.input_count = 1;
+    build_begin(&b, 18);
+    sbit_value_id y = build_input(&b, "x", SBIT_F32, "N,1,2,2");
+    y = conv(&b, "aa", y, build_constant(&b, "aa.weight", SBIT_F32, "10,1,1,1", first), none, NULL, 1);
+    y = plain_conv(&b, "bb", build_unary(&b, "Relu", "relu", y), "10,10,1,1", 1);
+    build_output(&b, plain_conv(&b, "zz", build_unary(&b, "Relu", "relu2", y), "2,10,1,1", 1));
+    CHECK_OK(sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), b.error);
+    sbit_sconfig *config = configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm}\n");
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+        budget.params = 0.6; /* (5 + 50 + 20) of (10 + 100 + 20) are left */
+        CHECK_OK(sbit_sparse_fit(sparse, &budget, NULL, &b.error), b.error);
+        CHECK(kept_of(sparse, 0) > 5 && kept_of(sparse, 1) < 10);
+        budget.by_sensitivity = true;
+        CHECK_STATUS(sbit_sparse_fit(sparse, &budget, NULL, &b.error), SBIT_ERR_INVALID_ARGUMENT,
+                     b.error);
+        CHECK_OK(sbit_sparse_fit(sparse, &budget, &feed, &b.error), b.error);
+        CHECK_EQ_I64(kept_of(sparse, 0), 5);
+        CHECK_EQ_I64(kept_of(sparse, 1), 10);
+        budget.params = 0.001;
+        CHECK_STATUS(sbit_sparse_fit(sparse, &budget, &feed, &b.error), SBIT_ERR_LIMIT, b.error);
+    }
+    sbit_feed_close(&feed);
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
 /* The first layer of a pair loses its first channel; the mean and variance of what is left behind
  * the second are those of the data: x * 2 * 3 with x = 1 2 3 4. */
 TEST(statistics_are_taken_anew)
@@ -693,15 +742,6 @@ TEST(gradients_of_a_loss_are_looked_at)
 
 /* ---- patterns that other tools cut wrongly (field reports A7) */
 
-static sbit_value_id plain_conv(build *b, const char *name, sbit_value_id x, const char *dims,
-                                int64_t group)
-{
-    char w[40];
-    snprintf(w, sizeof w, "%s.weight", name);
-    return conv(b, name, x, build_weights(b, w, dims, (uint64_t)name[0] * 7 + (uint64_t)name[1]),
-                none, NULL, group);
-}
-
 /* The same tensor twice in a Concat: 8 channels, 2 go, 12 columns are left. */
 static void pattern_twice(build *b, sbit_value_id x)
 {
@@ -765,6 +805,76 @@ static void pattern_one(build *b, sbit_value_id x)
     build_output(b, plain_conv(b, "zz", plain_conv(b, "bb", y, "8,8,1,1", 1), "1,8,1,1", 1));
 }
 
+/* 16 and 3 outputs side by side: the parts are no longer equal, and need not be. */
+static void pattern_side_by_side(build *b, sbit_value_id x)
+{
+    const sbit_attr axis = build_int("axis", 3);
+    sbit_value_id in[2];
+    in[0] = build_binary(b, "MatMul", "wide", x, build_weights(b, "aa.weight", "4,16", 1));
+    in[1] = build_binary(b, "MatMul", "narrow", x, build_weights(b, "bb.weight", "4,3", 2));
+    const sbit_value_id y =
+        build_unary(b, "Relu", "relu", build_node(b, "Concat", "concat", in, 2, &axis, 1));
+    build_output(b, build_binary(b, "MatMul", "last", y, build_weights(b, "zz.weight", "19,4", 3)));
+}
+
+/* One above the other, along a spatial axis: the same channels of both. */
+static void pattern_above(build *b, sbit_value_id x)
+{
+    const sbit_attr axis = build_int("axis", 2);
+    sbit_value_id in[2];
+    in[0] = plain_conv(b, "aa", x, "8,3,1,1", 1);
+    in[1] = plain_conv(b, "bb", x, "8,3,1,1", 1);
+    build_output(b, plain_conv(b, "zz", build_node(b, "Concat", "concat", in, 2, &axis, 1),
+                               "4,8,1,1", 1));
+}
+
+/* Inverted residual: wide, depthwise, narrow, added to what came in. */
+static void pattern_inverted(build *b, sbit_value_id x)
+{
+    const sbit_value_id y = plain_conv(b, "aa", x, "4,3,1,1", 1);
+    sbit_value_id z = build_unary(b, "Relu", "r1", plain_conv(b, "wi", y, "12,4,1,1", 1));
+    z = build_unary(b, "Relu", "r2", plain_conv(b, "dw", z, "12,1,1,1", 12));
+    z = build_binary(b, "Add", "add", y, plain_conv(b, "na", z, "4,12,1,1", 1));
+    build_output(b, plain_conv(b, "zz", z, "4,4,1,1", 1));
+}
+
+static void pattern_squeeze_excite(build *b, sbit_value_id x)
+{
+    const sbit_value_id y = plain_conv(b, "aa", x, "8,3,1,1", 1);
+    sbit_value_id s = build_unary(b, "GlobalAveragePool", "pool", y);
+    s = build_unary(b, "Relu", "relu", plain_conv(b, "sq", s, "4,8,1,1", 1));
+    s = build_unary(b, "Sigmoid", "gate", plain_conv(b, "ex", s, "8,4,1,1", 1));
+    build_output(b, plain_conv(b, "zz", build_binary(b, "Mul", "mul", y, s), "4,8,1,1", 1));
+}
+
+/* Four parts of two: a quarter of eight would take more of one part than of another. */
+static void pattern_grouped(build *b, sbit_value_id x)
+{
+    const sbit_value_id y = plain_conv(b, "aa", x, "8,3,1,1", 1);
+    build_output(b, plain_conv(b, "zz", plain_conv(b, "gg", y, "8,2,1,1", 4), "4,8,1,1", 1));
+}
+
+/* The classifier is no Conv or Gemm in the end: its channels reach the output all the same. */
+static void pattern_output(build *b, sbit_value_id x)
+{
+    const int64_t shape[] = {0, 6, -1}, perm[] = {0, 2, 1};
+    const sbit_attr axis = build_int("axis", 1), order = build_ints("perm", perm, 3);
+    sbit_value_id y = plain_conv(b, "zz", plain_conv(b, "aa", x, "8,3,1,1", 1), "6,8,1,1", 1);
+    y = build_binary(b, "Reshape", "reshape", y, build_constant(b, "shape", SBIT_I64, "3", shape));
+    y = build_node(b, "Softmax", "softmax", &y, 1, &axis, 1);
+    build_output(b, build_node(b, "Transpose", "transpose", &y, 1, &order, 1));
+}
+
+/* What tools that look for layers miss: MatMul and Add, Mul by a constant of each channel. */
+static void pattern_functional(build *b, sbit_value_id x)
+{
+    sbit_value_id y = build_binary(b, "MatMul", "m1", x, build_weights(b, "aa.weight", "4,8", 1));
+    y = build_binary(b, "Add", "add", y, build_weights(b, "shift", "8", 2));
+    y = build_binary(b, "Mul", "mul", build_unary(b, "Relu", "relu", y),
+                     build_weights(b, "scale", "1,1,1,8", 3));
+    build_output(b, build_binary(b, "MatMul", "m2", y, build_weights(b, "zz.weight", "8,4", 4)));
+}
+
 TEST(patterns_that_others_cut_wrongly)
 {
     static const struct {
@@ -778,6 +888,13 @@ TEST(patterns_that_others_cut_wrongly)
         {pattern_norms, "gscale", 0, 3},
         {pattern_shapes, "dw.weight", 0, 6},
         {pattern_one, "bb.weight", 1, 6},
+        {pattern_side_by_side, "zz.weight", 0, 12 + 3}, /* a quarter of 3 is none */
+        {pattern_above, "zz.weight", 1, 6},
+        {pattern_inverted, "dw.weight", 0, 9},
+        {pattern_squeeze_excite, "zz.weight", 1, 6},
+        {pattern_grouped, "aa.weight", 0, 8},
+        {pattern_output, "zz.weight", 0, 6},
+        {pattern_functional, "shift", 0, 6},
     };
     static const char *const ratios[] = {"0.25", "0.5", "0.75", "0.99"};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

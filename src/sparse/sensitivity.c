@@ -9,20 +9,24 @@ typedef struct sbit__alone {
     size_t layer;
 } sbit__alone;
 
-static bool sbit__alone_has(const sbit_sparse *sparse, const sbit__alone *alone, size_t index)
+SBIT__FN bool sbit__layer_in_group(const sbit_sparse *sparse, const sbit__sparse_layer *layer,
+                                   int32_t group)
 {
-    const sbit__sparse_layer *layer = &sparse->layers[index];
     const sbit__member *member = &sparse->labeler.members[layer->member];
-    if (alone->group < 0) {
-        return index == alone->layer;
-    }
     for (int64_t r = 0; layer->settings.structured && r < member->count; r++) {
         const int32_t c = sbit__class_of(&sparse->labeler, &sparse->groups, member->labels[r]);
-        if (c >= 0 && sparse->groups.classes[c].group == alone->group) {
+        if (c >= 0 && sparse->groups.classes[c].group == group) {
             return true;
         }
     }
     return false;
+}
+
+static bool sbit__alone_has(const sbit_sparse *sparse, const sbit__alone *alone, size_t index)
+{
+    return alone->group < 0
+               ? index == alone->layer
+               : sbit__layer_in_group(sparse, &sparse->layers[index], alone->group);
 }
 
 /* One of them can be pruned: it has a channel that may go, and a layer that chooses among them. */

@@ -57,10 +57,13 @@ SPARSEBIT_API sbit_status sbit_sparse_step(sbit_sparse *sparse, int64_t step, in
                                            const sbit_feed *feed, sbit_error *error);
 
 /* The smallest ratio, the same for all layers but those whose own is 0, that leaves at most these
- * shares of the original; then as sbit_sparse_select. 0: no limit. Errors: LIMIT, saying what is
- * left at best. */
+ * shares of the original; then as sbit_sparse_select. 0: no limit. by_sensitivity: every group its
+ * own of the ratios 0.1 to 0.9, the largest with which, pruned alone, it leaves the outputs a
+ * signal-to-noise ratio that is the same for all and as high as the budget allows (sbit_sparse_analyze;
+ * needs a feed). Errors: LIMIT, saying what is left at best. */
 typedef struct sbit_sparse_budget {
     double params, macs, bytes; /* of the weights; 0.5: half */
+    bool by_sensitivity;
 } sbit_sparse_budget;
 SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse_budget *budget,
                                           const sbit_feed *feed, sbit_error *error);

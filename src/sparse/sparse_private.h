@@ -353,6 +353,9 @@ SBIT__FN sbit_status sbit__originals_put(const sbit_sparse *sparse, sbit_graph *
 SBIT__FN sbit_status sbit__repair_compare(sbit_sparse *sparse, const sbit_feed *feed,
                                           sbit_graph *before, sbit_graph *now, double *sqnr,
                                           sbit_error *error);
+/* sensitivity.c: the layer scores channels of the group. */
+SBIT__FN bool sbit__layer_in_group(const sbit_sparse *sparse, const sbit__sparse_layer *layer,
+                                   int32_t group);
 /* Runs the user's graph too: masked as well if it holds all masked constants, else before anything
  * was masked, next to the simplified one. */
 SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,

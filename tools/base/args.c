@@ -69,6 +69,8 @@ static const cli_option cli_options[] = {
      "the smallest ratio that leaves this share of the multiply-accumulates"},
     {"--bytes", NULL, "1MB|0.5x", CLI_TEXT, CLI_AT(bytes), 0, 0, NULL,
      "likewise, of the file: a size or a share"},
+    {"--search", NULL, "HOW", CLI_TEXT, CLI_AT(search), 0, 0, NULL,
+     "uniform (default): one ratio for the budget; sensitivity: each group its own, from --data"},
     {"--repair", NULL, "WHAT", CLI_TEXT, CLI_AT(repair), 0, 0, NULL,
      "ridge, batch_norm or both: from the data, without training, make up for what goes"},
     {"--sparsity", NULL, NULL, CLI_FLAG, CLI_AT(sparsity), 0, 0, NULL,

@@ -130,6 +130,14 @@ static int cli_prune_choose(cli_pruning *p)
     if ((args->macs != NULL || args->bytes != NULL) && args->ratio != NULL) {
         return cli_fail_usage(args->command, "--ratio and a budget exclude each other");
     }
+    budget.by_sensitivity = args->search != NULL && strcmp(args->search, "sensitivity") == 0;
+    if (args->search != NULL && !budget.by_sensitivity && strcmp(args->search, "uniform") != 0) {
+        return cli_fail_usage(args->command, "--search '%s': uniform or sensitivity", args->search);
+    }
+    if (budget.by_sensitivity && (!p->has_data || (args->macs == NULL && args->bytes == NULL))) {
+        return cli_fail_usage(args->command,
+                              "--search sensitivity needs --data, and a budget: --macs or --bytes");
+    }
     if (sbit_sparse_create(p->model.graph, p->config, &p->sparse, &error) != SBIT_OK) {
         return cli_fail_library(&error, "cannot prune '%s'", p->model.path);
     }
