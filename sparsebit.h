@@ -50984,10 +50984,10 @@ typedef struct sbit__infer {
     int64_t own_body_nodes; /* what body_nodes points to, in the outermost graph */
 } sbit__infer;
 
-/* Arrays without entries: the caller says where types lie. */
+/* Arrays without entries, in `arrays`: the caller says where types lie. */
 SBIT__FN sbit_status sbit__infer_begin(sbit__infer *state, const sbit_graph *graph,
                                        const sbit__infer *outer, sbit__arena *arena,
-                                       sbit_error *error);
+                                       sbit__arena *arrays, sbit_error *error);
 /* Fills state->arena and the arrays: constants get their types and data, captured values what
  * `outer` knows, the others their declared types if they have no producer. */
 SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *graph,
@@ -51070,7 +51070,7 @@ static bool sbit__type_is_unknown(const sbit_type *type)
 
 SBIT__FN sbit_status sbit__infer_begin(sbit__infer *state, const sbit_graph *graph,
                                        const sbit__infer *outer, sbit__arena *arena,
-                                       sbit_error *error)
+                                       sbit__arena *arrays, sbit_error *error)
 {
     const uint32_t limit = sbit_graph_value_limit(graph);
     memset(state, 0, sizeof *state);
@@ -51079,10 +51079,10 @@ SBIT__FN sbit_status sbit__infer_begin(sbit__infer *state, const sbit_graph *gra
     state->outer = outer;
     state->arena = arena;
     state->body_nodes = outer != NULL ? outer->body_nodes : &state->own_body_nodes;
-    state->types = (sbit_type **)sbit__arena_array(arena, limit, sizeof(sbit_type *));
-    state->known = (const sbit_tensor **)sbit__arena_array(arena, limit, sizeof(void *));
-    state->elems = (const sbit_dim **)sbit__arena_array(arena, limit, sizeof(void *));
-    state->elem_counts = (int64_t *)sbit__arena_array(arena, limit, sizeof(int64_t));
+    state->types = (sbit_type **)sbit__arena_array(arrays, limit, sizeof(sbit_type *));
+    state->known = (const sbit_tensor **)sbit__arena_array(arrays, limit, sizeof(void *));
+    state->elems = (const sbit_dim **)sbit__arena_array(arrays, limit, sizeof(void *));
+    state->elem_counts = (int64_t *)sbit__arena_array(arrays, limit, sizeof(int64_t));
     return state->types == NULL || state->known == NULL || state->elems == NULL ||
                    state->elem_counts == NULL
                ? sbit__infer_oom(state, error)
@@ -51095,7 +51095,7 @@ SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *grap
 {
     const uint32_t limit = sbit_graph_value_limit(graph);
     sbit_type *types = (sbit_type *)sbit__arena_array(arena, limit, sizeof(sbit_type));
-    SBIT__TRY(sbit__infer_begin(state, graph, outer, arena, error));
+    SBIT__TRY(sbit__infer_begin(state, graph, outer, arena, arena, error));
     if (types == NULL) {
         return sbit__infer_oom(state, error);
     }
@@ -52398,6 +52398,8 @@ struct sbit_session {
     sbit__dynamic *result_blocks;
 
     sbit__arena plan_arena;
+    sbit__arena
+        infer_arena; /* arrays of `infer`; only steps that resolve need them after planning */
     bool planned, ran;
     bool stale;        /* inputs were set that the plan does not hold for */
     bool told_symbols; /* that a name contradicts itself */
@@ -57121,6 +57123,12 @@ SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
 
 #define SBIT__PLAN_SMALL 64 /* elements up to which shape arithmetic is run while planning */
 
+static void sbit__plan_drop_infer(sbit_session *session)
+{
+    sbit__arena_deinit(&session->infer_arena);
+    sbit__arena_init(&session->infer_arena, &session->allocator);
+}
+
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
     const sbit_allocator *a = &session->allocator;
@@ -57139,6 +57147,7 @@ SBIT__FN void sbit__plan_drop(sbit_session *session)
     session->step_count = 0;
     session->planned = false;
     session->ran = false;
+    sbit__plan_drop_infer(session);
     sbit__arena_deinit(&session->plan_arena);
     sbit__arena_init(&session->plan_arena, a);
     session->plan_arena.block_bytes = SBIT__EXEC_ARENA;
@@ -57612,11 +57621,20 @@ static sbit_status sbit__plan_steps(sbit_session *session, sbit_error *error)
     return SBIT_OK;
 }
 
+static bool sbit__plan_resolves(const sbit_session *session)
+{
+    bool resolves = false;
+    for (size_t s = 0; s < session->step_count; s++) {
+        resolves = resolves || session->steps[s].resolve;
+    }
+    return resolves;
+}
+
 static sbit_status sbit__plan_fill(sbit_session *session, sbit__arena *passing, sbit_error *error)
 {
     SBIT__TRY(sbit__plan_values(session, error));
-    SBIT__TRY(
-        sbit__infer_begin(&session->infer, session->graph, NULL, &session->plan_arena, error));
+    SBIT__TRY(sbit__infer_begin(&session->infer, session->graph, NULL, &session->plan_arena,
+                                &session->infer_arena, error));
     session->infer.passing = passing;
     SBIT__TRY(sbit__plan_sources(session, error));
     for (size_t o = 0; o < session->node_count; o++) {
@@ -57626,6 +57644,9 @@ static sbit_status sbit__plan_fill(sbit_session *session, sbit__arena *passing, 
     sbit__arena_deinit(passing);
     sbit__arena_init(passing, &session->allocator);
     SBIT__TRY(sbit__plan_steps(session, error));
+    if (!sbit__plan_resolves(session)) {
+        sbit__plan_drop_infer(session);
+    }
     SBIT__TRY(sbit__exec_scratch(session, 0, error)); /* of what was computed while planning */
     return sbit__plan_memory(session, error);
 }
@@ -58054,6 +58075,7 @@ SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_
     }
     sbit__arena_init(&s->arena, &s->allocator);
     sbit__arena_init(&s->plan_arena, &s->allocator);
+    sbit__arena_init(&s->infer_arena, &s->allocator);
     s->arena.block_bytes = s->plan_arena.block_bytes = SBIT__EXEC_ARENA;
     status = sbit__session_fill(s, desc, error);
     if (status != SBIT_OK) {
@@ -58105,6 +58127,7 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
     sbit__block_free_all(session, &session->text);
     sbit__block_free_spare(session);
     sbit__arena_deinit(&session->plan_arena);
+    sbit__arena_deinit(&session->infer_arena);
     sbit__arena_deinit(&session->arena);
     sbit_program_destroy(session->owned);
     sbit__free(&allocator, session, sizeof *session);
@@ -58758,7 +58781,7 @@ static sbit_status sbit__constants_fill(sbit__constants *fold, sbit_error *error
     if (fold->readers == NULL || fold->keep == NULL || fold->stack == NULL) {
         return sbit__fail_oom(error, s->value_limit * sizeof(uint32_t));
     }
-    SBIT__TRY(sbit__infer_begin(&s->infer, fold->graph, NULL, arena, error));
+    SBIT__TRY(sbit__infer_begin(&s->infer, fold->graph, NULL, arena, arena, error));
     SBIT__TRY(sbit__constants_sources(fold, error));
     SBIT__TRY(sbit__constants_values(fold, error));
     sbit__constants_count_readers(fold);

@@ -423,7 +423,7 @@ static sbit_status sbit__constants_fill(sbit__constants *fold, sbit_error *error
     if (fold->readers == NULL || fold->keep == NULL || fold->stack == NULL) {
         return sbit__fail_oom(error, s->value_limit * sizeof(uint32_t));
     }
-    SBIT__TRY(sbit__infer_begin(&s->infer, fold->graph, NULL, arena, error));
+    SBIT__TRY(sbit__infer_begin(&s->infer, fold->graph, NULL, arena, arena, error));
     SBIT__TRY(sbit__constants_sources(fold, error));
     SBIT__TRY(sbit__constants_values(fold, error));
     sbit__constants_count_readers(fold);

@@ -233,6 +233,8 @@ struct sbit_session {
     sbit__dynamic *result_blocks;
 
     sbit__arena plan_arena;
+    sbit__arena
+        infer_arena; /* arrays of `infer`; only steps that resolve need them after planning */
     bool planned, ran;
     bool stale;        /* inputs were set that the plan does not hold for */
     bool told_symbols; /* that a name contradicts itself */

@@ -11,6 +11,12 @@
 
 #define SBIT__PLAN_SMALL 64 /* elements up to which shape arithmetic is run while planning */
 
+static void sbit__plan_drop_infer(sbit_session *session)
+{
+    sbit__arena_deinit(&session->infer_arena);
+    sbit__arena_init(&session->infer_arena, &session->allocator);
+}
+
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
     const sbit_allocator *a = &session->allocator;
@@ -29,6 +35,7 @@ SBIT__FN void sbit__plan_drop(sbit_session *session)
     session->step_count = 0;
     session->planned = false;
     session->ran = false;
+    sbit__plan_drop_infer(session);
     sbit__arena_deinit(&session->plan_arena);
     sbit__arena_init(&session->plan_arena, a);
     session->plan_arena.block_bytes = SBIT__EXEC_ARENA;
@@ -502,11 +509,20 @@ static sbit_status sbit__plan_steps(sbit_session *session, sbit_error *error)
     return SBIT_OK;
 }
 
+static bool sbit__plan_resolves(const sbit_session *session)
+{
+    bool resolves = false;
+    for (size_t s = 0; s < session->step_count; s++) {
+        resolves = resolves || session->steps[s].resolve;
+    }
+    return resolves;
+}
+
 static sbit_status sbit__plan_fill(sbit_session *session, sbit__arena *passing, sbit_error *error)
 {
     SBIT__TRY(sbit__plan_values(session, error));
-    SBIT__TRY(
-        sbit__infer_begin(&session->infer, session->graph, NULL, &session->plan_arena, error));
+    SBIT__TRY(sbit__infer_begin(&session->infer, session->graph, NULL, &session->plan_arena,
+                                &session->infer_arena, error));
     session->infer.passing = passing;
     SBIT__TRY(sbit__plan_sources(session, error));
     for (size_t o = 0; o < session->node_count; o++) {
@@ -516,6 +532,9 @@ static sbit_status sbit__plan_fill(sbit_session *session, sbit__arena *passing, 
     sbit__arena_deinit(passing);
     sbit__arena_init(passing, &session->allocator);
     SBIT__TRY(sbit__plan_steps(session, error));
+    if (!sbit__plan_resolves(session)) {
+        sbit__plan_drop_infer(session);
+    }
     SBIT__TRY(sbit__exec_scratch(session, 0, error)); /* of what was computed while planning */
     return sbit__plan_memory(session, error);
 }

@@ -260,6 +260,7 @@ SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_
     }
     sbit__arena_init(&s->arena, &s->allocator);
     sbit__arena_init(&s->plan_arena, &s->allocator);
+    sbit__arena_init(&s->infer_arena, &s->allocator);
     s->arena.block_bytes = s->plan_arena.block_bytes = SBIT__EXEC_ARENA;
     status = sbit__session_fill(s, desc, error);
     if (status != SBIT_OK) {
@@ -311,6 +312,7 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
     sbit__block_free_all(session, &session->text);
     sbit__block_free_spare(session);
     sbit__arena_deinit(&session->plan_arena);
+    sbit__arena_deinit(&session->infer_arena);
     sbit__arena_deinit(&session->arena);
     sbit_program_destroy(session->owned);
     sbit__free(&allocator, session, sizeof *session);

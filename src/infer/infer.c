@@ -31,7 +31,7 @@ static bool sbit__type_is_unknown(const sbit_type *type)
 
 SBIT__FN sbit_status sbit__infer_begin(sbit__infer *state, const sbit_graph *graph,
                                        const sbit__infer *outer, sbit__arena *arena,
-                                       sbit_error *error)
+                                       sbit__arena *arrays, sbit_error *error)
 {
     const uint32_t limit = sbit_graph_value_limit(graph);
     memset(state, 0, sizeof *state);
@@ -40,10 +40,10 @@ SBIT__FN sbit_status sbit__infer_begin(sbit__infer *state, const sbit_graph *gra
     state->outer = outer;
     state->arena = arena;
     state->body_nodes = outer != NULL ? outer->body_nodes : &state->own_body_nodes;
-    state->types = (sbit_type **)sbit__arena_array(arena, limit, sizeof(sbit_type *));
-    state->known = (const sbit_tensor **)sbit__arena_array(arena, limit, sizeof(void *));
-    state->elems = (const sbit_dim **)sbit__arena_array(arena, limit, sizeof(void *));
-    state->elem_counts = (int64_t *)sbit__arena_array(arena, limit, sizeof(int64_t));
+    state->types = (sbit_type **)sbit__arena_array(arrays, limit, sizeof(sbit_type *));
+    state->known = (const sbit_tensor **)sbit__arena_array(arrays, limit, sizeof(void *));
+    state->elems = (const sbit_dim **)sbit__arena_array(arrays, limit, sizeof(void *));
+    state->elem_counts = (int64_t *)sbit__arena_array(arrays, limit, sizeof(int64_t));
     return state->types == NULL || state->known == NULL || state->elems == NULL ||
                    state->elem_counts == NULL
                ? sbit__infer_oom(state, error)
@@ -56,7 +56,7 @@ SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *grap
 {
     const uint32_t limit = sbit_graph_value_limit(graph);
     sbit_type *types = (sbit_type *)sbit__arena_array(arena, limit, sizeof(sbit_type));
-    SBIT__TRY(sbit__infer_begin(state, graph, outer, arena, error));
+    SBIT__TRY(sbit__infer_begin(state, graph, outer, arena, arena, error));
     if (types == NULL) {
         return sbit__infer_oom(state, error);
     }

@@ -41,10 +41,10 @@ typedef struct sbit__infer {
     int64_t own_body_nodes; /* what body_nodes points to, in the outermost graph */
 } sbit__infer;
 
-/* Arrays without entries: the caller says where types lie. */
+/* Arrays without entries, in `arrays`: the caller says where types lie. */
 SBIT__FN sbit_status sbit__infer_begin(sbit__infer *state, const sbit_graph *graph,
                                        const sbit__infer *outer, sbit__arena *arena,
-                                       sbit_error *error);
+                                       sbit__arena *arrays, sbit_error *error);
 /* Fills state->arena and the arrays: constants get their types and data, captured values what
  * `outer` knows, the others their declared types if they have no producer. */
 SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *graph,
