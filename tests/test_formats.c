@@ -458,3 +458,75 @@ TEST(a_float8_model_keeps_its_scales)
     formats_same(&f, first, second, 0.0);
     build_end(&f.b);
 }
+
+/* Formats and dequantization with every allocation failing in turn. */
+TEST(formats_out_of_memory_free_everything)
+{
+    static const char *const formats_of[] = {"qoperator", "qdq", "dynamic", "matmul_nbits", ""};
+    const int64_t stride = getenv("SBIT_TEST_QUICK") != NULL ? 7 : 1;
+    for (size_t k = 0; k < 5; k++) {
+        for (int64_t n = 1;; n += stride) {
+            const char *set[][2] = {
+                {"EXPORT.FORMAT", formats_of[k]}, {"W.QUANTIZER.GROUP_SIZE", "16"}, {NULL, NULL}};
+            const bool later = k < 2 || k == 4; /* what is done to a model with pairs */
+            test_heap heap;
+            sbit_ctx_desc desc;
+            sbit_graph *first = NULL, *out = NULL;
+            sbit_value_id in[3];
+            formats f;
+            memset(&f, 0, sizeof f);
+            memset(&heap, 0, sizeof heap);
+            memset(&desc, 0, sizeof desc);
+            desc.allocator.alloc_fn = test_heap_alloc;
+            desc.allocator.realloc_fn = test_heap_realloc;
+            desc.allocator.free_fn = test_heap_free;
+            desc.allocator.user = &heap;
+            build *b = &f.b;
+            CHECK_OK(sbit_ctx_create(&desc, &b->ctx, &b->error), b->error);
+            CHECK_OK(sbit_graph_create(b->ctx, 17, &b->graph, &b->error), b->error);
+            in[0] = build_input(b, "x", SBIT_F32, "N,16");
+            in[1] = build_weights(b, "w", "16,4", 3);
+            in[2] = build_weights(b, "c", "4", 4);
+            const sbit_value_id y = build_node(b, "Gemm", "gemm", in, 3, NULL, 0);
+            build_output(b, build_binary(b, "MatMul", "last", build_unary(b, "Relu", "relu", y),
+                                         build_weights(b, "v", "4,2", 5)));
+            for (int i = 0; i < 64; i++) {
+                f.x[i] = 0.01f * (float)(i - 30);
+            }
+            f.input = build_tensor(SBIT_F32, "4,16", f.x);
+            first = later ? formats_quantize(&f, NULL, "generic", NULL, true) : NULL;
+            if (k == 1) { /* back from operators on integers */
+                build_do(b, sbit_format_convert(first, "qoperator", &out, &b->error), "convert");
+                sbit_graph_destroy(first);
+                first = out;
+                out = NULL;
+            }
+            sbit_qconfig *config = NULL;
+            build_do(b, sbit_qconfig_create(b->ctx, "generic", &config, &b->error), "config");
+            for (size_t i = 0; !later && i < (k == 3 ? 2u : 1u); i++) {
+                build_do(b, sbit_qconfig_set(config, set[i][0], set[i][1], &b->error), set[i][0]);
+            }
+            heap.count = 0;
+            heap.fail_at = n;
+            const sbit_status status =
+                k == 4  ? sbit_dequantize(first, &out, &b->error)
+                : later ? sbit_format_convert(first, formats_of[k], &out, &b->error)
+                        : sbit_quantize(b->graph, config, NULL, &out, &b->error);
+            const bool all_tried = heap.count < n;
+            heap.fail_at = 0;
+            CHECK_MSG(status == SBIT_OK || status == SBIT_ERR_OUT_OF_MEMORY, "%s %d: %s",
+                      formats_of[k], (int)n, b->error.message);
+            CHECK((status == SBIT_OK) == (out != NULL));
+            sbit_graph_destroy(out);
+            sbit_graph_destroy(first);
+            sbit_qconfig_destroy(config);
+            build_end(b);
+            CHECK_MSG(heap.live_bytes == 0, "%s %d: %d bytes are left", formats_of[k], (int)n,
+                      (int)heap.live_bytes);
+            if (all_tried || test_state.checks_failed > 0) {
+                CHECK(n > 20);
+                break;
+            }
+        }
+    }
+}

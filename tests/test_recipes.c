@@ -771,3 +771,69 @@ TEST(float8_refuses_what_weighs_steps)
         build_end(&b);
     }
 }
+
+/* ---- pairs of other tools */
+
+/* x[2,2] -> DQ(Q) -> Gemm with DQ(weight), DQ(bias) -> Q -> DQ, with the scales given. */
+static sbit_graph *foreign(build *b, const float *weight_scale, int64_t axis, float bias_scale,
+                           bool zeros_short)
+{
+    static const int8_t w[4] = {10, -20, 30, 40};
+    static const int32_t bias[2] = {100, -50};
+    static const uint8_t none[2] = {0, 0};
+    static const float unit = 0.1f;
+    const sbit_attr along = build_int("axis", axis), turned = build_int("transB", 1);
+    sbit_value_id in[3], gemm[3], scale, zero;
+    build_begin(b, 17);
+    in[0] = build_input(b, "x", SBIT_F32, "2,2");
+    scale = in[1] = build_constant(b, "s", SBIT_F32, "", &unit);
+    zero = in[2] = build_constant(b, "z", SBIT_U8, "", none);
+    in[0] = build_node(b, "QuantizeLinear", "q", in, 3, NULL, 0);
+    gemm[0] = build_node(b, "DequantizeLinear", "dq", in, 3, NULL, 0);
+    in[0] = build_constant(b, "w", SBIT_I8, "2,2", w);
+    in[1] = build_constant(b, "ws", SBIT_F32, "2", weight_scale);
+    in[2] = build_constant(b, "wz", SBIT_I8, zeros_short ? "" : "2", none);
+    gemm[1] = build_node(b, "DequantizeLinear", "wd", in, 3, &along, 1);
+    in[0] = build_constant(b, "b", SBIT_I32, "2", bias);
+    in[1] = build_constant(b, "bs", SBIT_F32, "", &bias_scale);
+    gemm[2] = build_node(b, "DequantizeLinear", "bd", in, 2, NULL, 0);
+    in[0] = build_node(b, "Gemm", "gemm", gemm, 3, &turned, 1);
+    in[1] = scale;
+    in[2] = zero;
+    in[0] = build_node(b, "QuantizeLinear", "q2", in, 3, NULL, 0);
+    build_output(b, build_node(b, "DequantizeLinear", "y", in, 3, NULL, 0));
+    return b->graph;
+}
+
+/* QGemm takes a bias in its own unit and scales along its outputs alone. */
+TEST(foreign_pairs_that_no_integer_operator_says)
+{
+    static const float same[2] = {0.5f, 0.5f}, differ[2] = {0.5f, 0.25f};
+    static const struct {
+        const float *scales;
+        int axis;
+        float bias;
+        size_t operators;
+    } cases[] = {{same, 0, 0.05f, 1}, {same, 0, 0.07f, 0}, {differ, 1, 0.05f, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        build b;
+        sbit_graph *out = NULL;
+        sbit_graph *graph = foreign(&b, cases[i].scales, cases[i].axis, cases[i].bias, false);
+        if (build_do(&b, sbit_format_convert(graph, "qoperator", &out, &b.error), "convert")) {
+            CHECK_EQ_I64(count_nodes(out, "QGemm"), cases[i].operators);
+        }
+        sbit_graph_destroy(out);
+        build_end(&b);
+    }
+}
+
+/* Scales and zero points that do not go together are an error, not a read past their end. */
+TEST(malformed_pairs_are_refused)
+{
+    static const float scales[2] = {0.5f, 0.25f};
+    build b;
+    sbit_graph *out = NULL;
+    sbit_graph *graph = foreign(&b, scales, 0, 0.05f, true);
+    CHECK(sbit_dequantize(graph, &out, &b.error) == SBIT_ERR_SHAPE);
+    build_end(&b);
+}

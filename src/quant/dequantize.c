@@ -23,7 +23,9 @@ static sbit_status sbit__learned_add(sbit__learned_list *list, const sbit_graph 
 {
     const sbit_tensor *scale = sbit__format_constant(graph, node, 1);
     const sbit_tensor *zero = sbit__format_constant(graph, node, 2);
-    if (list == NULL || scale == NULL || (node->input_count > 2 && zero == NULL)) {
+    if (list == NULL || scale == NULL ||
+        (node->input_count > 2 &&
+         (zero == NULL || sbit_tensor_count(zero) != sbit_tensor_count(scale)))) {
         return SBIT_OK;
     }
     const size_t count = (size_t)sbit_tensor_count(scale);
@@ -157,11 +159,13 @@ static sbit_status sbit__dequantize_constant(sbit_graph *graph, const sbit_node 
     int64_t axis =
         sbit_tensor_count(scale) == 1 && block == 0 ? -1 : sbit_node_int(node, "axis", 1);
     axis = axis < -1 || (axis == -1 && sbit_tensor_count(scale) != 1) ? axis + q->rank : axis;
-    const sbit_parts parts = sbit_parts_of(q, (int32_t)axis, block);
+    const bool numbers = (SBIT_T(scale->dtype) & SBIT_T_FLOATS) != 0 && q->dtype != SBIT_STRING;
+    const sbit_parts parts = sbit_parts_of(q, (int32_t)axis, block > 0 ? block : 0);
     char name[512];
     sbit_tensor floats;
     sbit_value_id y;
-    if (parts.count != sbit_tensor_count(scale) || axis >= q->rank) {
+    if (!numbers || parts.count != sbit_tensor_count(scale) || axis >= q->rank || axis < -1 ||
+        (zero != NULL && sbit_tensor_count(zero) != parts.count)) {
         return sbit__fail(error, SBIT_ERR_SHAPE, node->name,
                           "DequantizeLinear '%s': %lld scales do not fit its axis", node->name,
                           (long long)sbit_tensor_count(scale));
@@ -351,6 +355,23 @@ static sbit_status sbit__dequantize_node(sbit_graph *graph, sbit_node_id id,
     return sbit__dequantize_skip(graph, id, node->inputs[0], error);
 }
 
+/* The inputs and outputs that all functions here look at are there. */
+static sbit_status sbit__dequantize_well_formed(const sbit_graph *graph, sbit_error *error)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        const bool pair = sbit__dequantize_is(node, "QuantizeLinear") ||
+                          sbit__dequantize_is(node, "DequantizeLinear");
+        if (pair &&
+            (node->input_count < 2 || node->inputs[0].idx == 0 || node->inputs[1].idx == 0 ||
+             node->output_count < 1 || node->outputs[0].idx == 0)) {
+            return sbit__fail(error, SBIT_ERR_INVALID_MODEL, node->name,
+                              "%s '%s' lacks an input or its output", node->op_type, node->name);
+        }
+    }
+    return SBIT_OK;
+}
+
 /* All integers that become floats have a float form. */
 static sbit_status sbit__dequantize_check(const sbit_graph *graph, sbit_error *error)
 {
@@ -387,6 +408,7 @@ static sbit_status sbit__dequantize_graph(sbit_graph *graph, sbit__learned_list 
 {
     sbit_node_id next;
     SBIT__TRY(sbit__format_qdq(graph, error));
+    SBIT__TRY(sbit__dequantize_well_formed(graph, error));
     const char *left = sbit__dequantize_left(graph);
     if (left != NULL) {
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, left,

@@ -101,8 +101,8 @@ SBIT__FN bool sbit__format_is(const sbit_node *node, const char *op)
 /* Eight bits, and a scale and zero point for the whole tensor, or (not `whole`) a row of them. */
 static bool sbit__qop_plain(const sbit_graph *graph, const sbit_node *node, bool whole)
 {
-    if (node->input_count < 3 || node->inputs[2].idx == 0 ||
-        sbit_node_int(node, "block_size", 0) != 0) {
+    if (node->input_count < 3 || node->inputs[0].idx == 0 || node->inputs[1].idx == 0 ||
+        node->inputs[2].idx == 0 || sbit_node_int(node, "block_size", 0) != 0) {
         return false;
     }
     const sbit_value_info *scale = sbit_graph_value(graph, node->inputs[1]);
@@ -129,6 +129,40 @@ static bool sbit__qop_input(sbit__qop_match *m, size_t input, bool whole)
            sbit__qop_add(m, dq->inputs[2]);
 }
 
+/* An integer operator's bias is in units of scale_x scale_w, whoever wrote the pairs. */
+static bool sbit__qop_bias_scale(const sbit__qop_match *m, const sbit_node *dq)
+{
+    const sbit_tensor *s = sbit__format_constant(m->graph, dq, 1);
+    const sbit_tensor *zero = sbit__format_constant(m->graph, dq, 2);
+    const sbit_tensor *x = &sbit_graph_value(m->graph, m->inputs[1])->constant;
+    const sbit_tensor *w = &sbit_graph_value(m->graph, m->inputs[4])->constant;
+    const int64_t given = s != NULL ? sbit_tensor_count(s) : 0, parts = sbit_tensor_count(w);
+    bool same = given == 1 || (given > 1 && (parts == given || parts == 1));
+    for (int64_t i = 0; same && i < (given > parts ? given : parts); i++) {
+        const double unit = sbit__tensor_f64_at(x, 0) * sbit__tensor_f64_at(w, i % parts);
+        same = fabs(sbit__tensor_f64_at(s, i % given) - unit) <= 1e-6 * unit;
+    }
+    for (int64_t i = 0; same && zero != NULL && i < sbit_tensor_count(zero); i++) {
+        same = sbit__tensor_i64_at(zero, i) == 0;
+    }
+    return same;
+}
+
+/* Scales of a weight lie along the output's channels, or there is one. */
+static bool sbit__qop_weight(sbit__qop_match *m)
+{
+    if (!sbit__qop_input(m, 1, false)) {
+        return false;
+    }
+    const sbit_node *dq = sbit__format_producer(m->graph, m->node->inputs[1]);
+    const sbit_tensor *scale = sbit__format_constant(m->graph, dq, 1);
+    const int64_t rank = sbit_graph_value(m->graph, dq->inputs[0])->type.rank;
+    const int64_t given = sbit_node_int(dq, "axis", 1);
+    const bool first = sbit__format_is(m->node, "Conv") || sbit_node_int(m->node, "transB", 0) != 0;
+    return sbit_tensor_count(scale) == 1 ||
+           (given < 0 ? given + rank : given) == (first ? 0 : rank - 1);
+}
+
 /* The int32 bias; none is fine. */
 static bool sbit__qop_bias(sbit__qop_match *m)
 {
@@ -139,7 +173,7 @@ static bool sbit__qop_bias(sbit__qop_match *m)
     const sbit_node *dq = sbit__format_producer(m->graph, m->node->inputs[2]);
     return sbit__format_is(dq, "DequantizeLinear") &&
            sbit_graph_value(m->graph, dq->inputs[0])->constant.dtype == SBIT_I32 &&
-           sbit__qop_add(m, dq->inputs[0]);
+           sbit__qop_bias_scale(m, dq) && sbit__qop_add(m, dq->inputs[0]);
 }
 
 /* True if the output's integers cannot say what the clamp takes away. */
@@ -190,7 +224,7 @@ static bool sbit__qop_matches(sbit__qop_match *m)
             ok = sbit__qop_input(m, 1, true);
             break;
         case 'w':
-            ok = sbit__qop_input(m, 1, false);
+            ok = sbit__qop_weight(m);
             break;
         case 'b':
             ok = sbit__qop_bias(m);
@@ -375,6 +409,11 @@ static bool sbit__qop_undoable(const sbit_graph *graph, const sbit_node *node, c
     const bool known = sbit__streq(node->op_type, row->to) &&
                        (node->domain[0] == '\0' || sbit__streq(node->domain, "com.microsoft"));
     const size_t least = row->layout[0] == 's' ? 5 : row->layout[1] == 's' ? 4 : 7;
+    for (size_t i = 0; i < node->input_count && i < least; i++) {
+        if (node->inputs[i].idx == 0 && (row->layout[0] == 's' || i % 3 != 2)) {
+            return false; /* zero points may be left out */
+        }
+    }
     return known && node->input_count >= least && node->output_count == 1 &&
            sbit_node_int(node, "channels_last", 0) == 0 &&
            (strchr(row->layout, 'w') == NULL || (sbit__format_constant(graph, node, 1) != NULL &&
