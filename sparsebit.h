@@ -46451,29 +46451,44 @@ typedef struct sbit__nbits_task {
     sbit_tensor *out;
 } sbit__nbits_task;
 
+/* The zero point of block b of row n: packed codes, floats, or the middle. */
+static float sbit__nbits_zero(const sbit__nbits_task *t, int64_t n, int64_t b)
+{
+    const sbit__nbits *w = &t->w;
+    if (t->zeros == NULL) {
+        return (float)(1 << (w->bits - 1));
+    }
+    if (t->zeros->dtype == SBIT_U8) {
+        const uint8_t *row = (const uint8_t *)t->zeros->data + n * ((w->blocks * w->bits + 7) / 8);
+        return (float)(row[b * w->bits / 8] >> b * w->bits % 8 & ((1 << w->bits) - 1));
+    }
+    return (float)sbit__tensor_f64_at(t->zeros, n * w->blocks + b);
+}
+
 static void sbit__nbits_rows(void *task, int64_t begin, int64_t end, int32_t worker)
 {
     const sbit__nbits_task *t = (const sbit__nbits_task *)task;
     const sbit__nbits *w = &t->w;
-    const int64_t row_bytes = (w->blocks * w->bits + 7) / 8;
     const uint32_t mask = (1u << w->bits) - 1u;
     (void)worker;
     for (int64_t n = begin; n < end; n++) {
+        float scale = 0.0f, zero = 0.0f;
+        int64_t last = -1; /* the block that scale and zero are of */
         for (int64_t k = 0; k < w->k; k++) {
             const int64_t bit = (n * w->blocks * w->block + k) * w->bits;
             int64_t b = t->index != NULL ? sbit__tensor_i64_at(t->index, k) : k / w->block;
             b = b < 0 ? 0 : b >= w->blocks ? w->blocks - 1 : b;
-            const int64_t at = n * w->blocks + b;
-            const float q = (float)(t->data[bit / 8] >> bit % 8 & mask);
-            float zero = (float)(1 << (w->bits - 1));
-            if (t->zeros != NULL && t->zeros->dtype == SBIT_U8) {
-                const uint8_t *row = (const uint8_t *)t->zeros->data + n * row_bytes;
-                zero = (float)(row[b * w->bits / 8] >> b * w->bits % 8 & mask);
-            } else if (t->zeros != NULL) {
-                zero = (float)sbit__tensor_f64_at(t->zeros, at);
+            if (b != last) {
+                scale = (float)sbit__tensor_f64_at(t->scales, n * w->blocks + b);
+                zero = sbit__nbits_zero(t, n, b);
+                last = b;
             }
-            const float scale = (float)sbit__tensor_f64_at(t->scales, at);
-            sbit__tensor_set_f64(t->out, k * w->n + n, (double)((q - zero) * scale));
+            const float q = (float)(t->data[bit / 8] >> bit % 8 & mask);
+            if (t->out->dtype == SBIT_F32) {
+                ((float *)t->out->data)[k * w->n + n] = (q - zero) * scale;
+            } else {
+                sbit__tensor_set_f64(t->out, k * w->n + n, (double)((q - zero) * scale));
+            }
         }
     }
 }
@@ -75447,8 +75462,8 @@ SBIT__FN bool sbit__format_is(const sbit_node *node, const char *op)
 /* Eight bits, and a scale and zero point for the whole tensor, or (not `whole`) a row of them. */
 static bool sbit__qop_plain(const sbit_graph *graph, const sbit_node *node, bool whole)
 {
-    if (node->input_count < 3 || node->inputs[2].idx == 0 ||
-        sbit_node_int(node, "block_size", 0) != 0) {
+    if (node->input_count < 3 || node->inputs[0].idx == 0 || node->inputs[1].idx == 0 ||
+        node->inputs[2].idx == 0 || sbit_node_int(node, "block_size", 0) != 0) {
         return false;
     }
     const sbit_value_info *scale = sbit_graph_value(graph, node->inputs[1]);
@@ -75475,6 +75490,40 @@ static bool sbit__qop_input(sbit__qop_match *m, size_t input, bool whole)
            sbit__qop_add(m, dq->inputs[2]);
 }
 
+/* An integer operator's bias is in units of scale_x scale_w, whoever wrote the pairs. */
+static bool sbit__qop_bias_scale(const sbit__qop_match *m, const sbit_node *dq)
+{
+    const sbit_tensor *s = sbit__format_constant(m->graph, dq, 1);
+    const sbit_tensor *zero = sbit__format_constant(m->graph, dq, 2);
+    const sbit_tensor *x = &sbit_graph_value(m->graph, m->inputs[1])->constant;
+    const sbit_tensor *w = &sbit_graph_value(m->graph, m->inputs[4])->constant;
+    const int64_t given = s != NULL ? sbit_tensor_count(s) : 0, parts = sbit_tensor_count(w);
+    bool same = given == 1 || (given > 1 && (parts == given || parts == 1));
+    for (int64_t i = 0; same && i < (given > parts ? given : parts); i++) {
+        const double unit = sbit__tensor_f64_at(x, 0) * sbit__tensor_f64_at(w, i % parts);
+        same = fabs(sbit__tensor_f64_at(s, i % given) - unit) <= 1e-6 * unit;
+    }
+    for (int64_t i = 0; same && zero != NULL && i < sbit_tensor_count(zero); i++) {
+        same = sbit__tensor_i64_at(zero, i) == 0;
+    }
+    return same;
+}
+
+/* Scales of a weight lie along the output's channels, or there is one. */
+static bool sbit__qop_weight(sbit__qop_match *m)
+{
+    if (!sbit__qop_input(m, 1, false)) {
+        return false;
+    }
+    const sbit_node *dq = sbit__format_producer(m->graph, m->node->inputs[1]);
+    const sbit_tensor *scale = sbit__format_constant(m->graph, dq, 1);
+    const int64_t rank = sbit_graph_value(m->graph, dq->inputs[0])->type.rank;
+    const int64_t given = sbit_node_int(dq, "axis", 1);
+    const bool first = sbit__format_is(m->node, "Conv") || sbit_node_int(m->node, "transB", 0) != 0;
+    return sbit_tensor_count(scale) == 1 ||
+           (given < 0 ? given + rank : given) == (first ? 0 : rank - 1);
+}
+
 /* The int32 bias; none is fine. */
 static bool sbit__qop_bias(sbit__qop_match *m)
 {
@@ -75485,7 +75534,7 @@ static bool sbit__qop_bias(sbit__qop_match *m)
     const sbit_node *dq = sbit__format_producer(m->graph, m->node->inputs[2]);
     return sbit__format_is(dq, "DequantizeLinear") &&
            sbit_graph_value(m->graph, dq->inputs[0])->constant.dtype == SBIT_I32 &&
-           sbit__qop_add(m, dq->inputs[0]);
+           sbit__qop_bias_scale(m, dq) && sbit__qop_add(m, dq->inputs[0]);
 }
 
 /* True if the output's integers cannot say what the clamp takes away. */
@@ -75536,7 +75585,7 @@ static bool sbit__qop_matches(sbit__qop_match *m)
             ok = sbit__qop_input(m, 1, true);
             break;
         case 'w':
-            ok = sbit__qop_input(m, 1, false);
+            ok = sbit__qop_weight(m);
             break;
         case 'b':
             ok = sbit__qop_bias(m);
@@ -75721,6 +75770,11 @@ static bool sbit__qop_undoable(const sbit_graph *graph, const sbit_node *node, c
     const bool known = sbit__streq(node->op_type, row->to) &&
                        (node->domain[0] == '\0' || sbit__streq(node->domain, "com.microsoft"));
     const size_t least = row->layout[0] == 's' ? 5 : row->layout[1] == 's' ? 4 : 7;
+    for (size_t i = 0; i < node->input_count && i < least; i++) {
+        if (node->inputs[i].idx == 0 && (row->layout[0] == 's' || i % 3 != 2)) {
+            return false; /* zero points may be left out */
+        }
+    }
     return known && node->input_count >= least && node->output_count == 1 &&
            sbit_node_int(node, "channels_last", 0) == 0 &&
            (strchr(row->layout, 'w') == NULL || (sbit__format_constant(graph, node, 1) != NULL &&
@@ -76238,7 +76292,9 @@ static sbit_status sbit__learned_add(sbit__learned_list *list, const sbit_graph 
 {
     const sbit_tensor *scale = sbit__format_constant(graph, node, 1);
     const sbit_tensor *zero = sbit__format_constant(graph, node, 2);
-    if (list == NULL || scale == NULL || (node->input_count > 2 && zero == NULL)) {
+    if (list == NULL || scale == NULL ||
+        (node->input_count > 2 &&
+         (zero == NULL || sbit_tensor_count(zero) != sbit_tensor_count(scale)))) {
         return SBIT_OK;
     }
     const size_t count = (size_t)sbit_tensor_count(scale);
@@ -76372,11 +76428,13 @@ static sbit_status sbit__dequantize_constant(sbit_graph *graph, const sbit_node 
     int64_t axis =
         sbit_tensor_count(scale) == 1 && block == 0 ? -1 : sbit_node_int(node, "axis", 1);
     axis = axis < -1 || (axis == -1 && sbit_tensor_count(scale) != 1) ? axis + q->rank : axis;
-    const sbit_parts parts = sbit_parts_of(q, (int32_t)axis, block);
+    const bool numbers = (SBIT_T(scale->dtype) & SBIT_T_FLOATS) != 0 && q->dtype != SBIT_STRING;
+    const sbit_parts parts = sbit_parts_of(q, (int32_t)axis, block > 0 ? block : 0);
     char name[512];
     sbit_tensor floats;
     sbit_value_id y;
-    if (parts.count != sbit_tensor_count(scale) || axis >= q->rank) {
+    if (!numbers || parts.count != sbit_tensor_count(scale) || axis >= q->rank || axis < -1 ||
+        (zero != NULL && sbit_tensor_count(zero) != parts.count)) {
         return sbit__fail(error, SBIT_ERR_SHAPE, node->name,
                           "DequantizeLinear '%s': %lld scales do not fit its axis", node->name,
                           (long long)sbit_tensor_count(scale));
@@ -76566,6 +76624,23 @@ static sbit_status sbit__dequantize_node(sbit_graph *graph, sbit_node_id id,
     return sbit__dequantize_skip(graph, id, node->inputs[0], error);
 }
 
+/* The inputs and outputs that all functions here look at are there. */
+static sbit_status sbit__dequantize_well_formed(const sbit_graph *graph, sbit_error *error)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        const bool pair = sbit__dequantize_is(node, "QuantizeLinear") ||
+                          sbit__dequantize_is(node, "DequantizeLinear");
+        if (pair &&
+            (node->input_count < 2 || node->inputs[0].idx == 0 || node->inputs[1].idx == 0 ||
+             node->output_count < 1 || node->outputs[0].idx == 0)) {
+            return sbit__fail(error, SBIT_ERR_INVALID_MODEL, node->name,
+                              "%s '%s' lacks an input or its output", node->op_type, node->name);
+        }
+    }
+    return SBIT_OK;
+}
+
 /* All integers that become floats have a float form. */
 static sbit_status sbit__dequantize_check(const sbit_graph *graph, sbit_error *error)
 {
@@ -76602,6 +76677,7 @@ static sbit_status sbit__dequantize_graph(sbit_graph *graph, sbit__learned_list 
 {
     sbit_node_id next;
     SBIT__TRY(sbit__format_qdq(graph, error));
+    SBIT__TRY(sbit__dequantize_well_formed(graph, error));
     const char *left = sbit__dequantize_left(graph);
     if (left != NULL) {
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, left,

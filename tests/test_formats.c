@@ -530,3 +530,66 @@ TEST(formats_out_of_memory_free_everything)
         }
     }
 }
+
+/* MatMulNBits with an index of the block of each input (act-order), against plain arithmetic. */
+TEST(codes_whose_blocks_are_listed)
+{
+    enum {
+        K = 32,
+        N = 2
+    };
+    uint8_t codes[N * K / 2];
+    float scales[N * 2], x[K];
+    int32_t index[K];
+    build b;
+    sbit_session *session = NULL;
+    sbit_value_id in[5], out = {0};
+    sbit_attr attrs[4];
+    sbit_rng rng = sbit_rng_seed(6);
+    for (int i = 0; i < N * K / 2; i++) {
+        codes[i] = (uint8_t)sbit_rng_below(&rng, 256);
+    }
+    for (int i = 0; i < N * 2; i++) {
+        scales[i] = 0.1f + sbit_rng_uniform(&rng);
+    }
+    for (int i = 0; i < K; i++) {
+        x[i] = sbit_rng_normal(&rng);
+        index[i] = i % 2;
+    }
+    build_begin(&b, 17);
+    build_do(&b, sbit_graph_set_opset(b.graph, "com.microsoft", 1, &b.error), "opset");
+    memset(in, 0, sizeof in);
+    in[0] = build_input(&b, "x", SBIT_F32, "1,32");
+    in[1] = build_constant(&b, "codes", SBIT_U8, "2,2,8", codes);
+    in[2] = build_constant(&b, "scales", SBIT_F32, "2,2", scales);
+    in[4] = build_constant(&b, "index", SBIT_I32, "32", index);
+    attrs[0] = build_int("K", K);
+    attrs[1] = build_int("N", N);
+    attrs[2] = build_int("bits", 4);
+    attrs[3] = build_int("block_size", 16);
+    build_node_outputs(&b, "com.microsoft", "MatMulNBits", "nbits", in, 5, attrs, 4, &out, 1);
+    build_output(&b, out);
+    const sbit_tensor input = build_tensor(SBIT_F32, "1,32", x);
+    if (build_do(&b, sbit_session_create(b.graph, NULL, &session, &b.error), "session") &&
+        build_do(&b, sbit_session_set_input(session, "x", &input, &b.error), "input") &&
+        build_do(&b, sbit_session_run(session, &b.error), "run")) {
+        for (int n = 0; n < N; n++) {
+            double sum = 0.0;
+            for (int k = 0; k < K; k++) {
+                const int code = codes[(n * K + k) / 2] >> k % 2 * 4 & 15;
+                sum += (double)x[k] * (code - 8) * (double)scales[n * 2 + index[k]];
+            }
+            CHECK_NEAR(((const float *)sbit_session_output(session, 0)->tensor.data)[n], sum, 1e-4);
+        }
+    }
+    sbit_session_destroy(session);
+    session = NULL;
+    attrs[0].i = 48; /* codes and scales are of 32 inputs */
+    build_node_outputs(&b, "com.microsoft", "MatMulNBits", "bad", in, 3, attrs, 4, &out, 1);
+    build_output(&b, out);
+    CHECK(sbit_session_create(b.graph, NULL, &session, &b.error) != SBIT_OK ||
+          sbit_session_set_input(session, "x", &input, &b.error) != SBIT_OK ||
+          sbit_session_run(session, &b.error) != SBIT_OK);
+    sbit_session_destroy(session);
+    build_end(&b);
+}

@@ -91,29 +91,44 @@ typedef struct sbit__nbits_task {
     sbit_tensor *out;
 } sbit__nbits_task;
 
+/* The zero point of block b of row n: packed codes, floats, or the middle. */
+static float sbit__nbits_zero(const sbit__nbits_task *t, int64_t n, int64_t b)
+{
+    const sbit__nbits *w = &t->w;
+    if (t->zeros == NULL) {
+        return (float)(1 << (w->bits - 1));
+    }
+    if (t->zeros->dtype == SBIT_U8) {
+        const uint8_t *row = (const uint8_t *)t->zeros->data + n * ((w->blocks * w->bits + 7) / 8);
+        return (float)(row[b * w->bits / 8] >> b * w->bits % 8 & ((1 << w->bits) - 1));
+    }
+    return (float)sbit__tensor_f64_at(t->zeros, n * w->blocks + b);
+}
+
 static void sbit__nbits_rows(void *task, int64_t begin, int64_t end, int32_t worker)
 {
     const sbit__nbits_task *t = (const sbit__nbits_task *)task;
     const sbit__nbits *w = &t->w;
-    const int64_t row_bytes = (w->blocks * w->bits + 7) / 8;
     const uint32_t mask = (1u << w->bits) - 1u;
     (void)worker;
     for (int64_t n = begin; n < end; n++) {
+        float scale = 0.0f, zero = 0.0f;
+        int64_t last = -1; /* the block that scale and zero are of */
         for (int64_t k = 0; k < w->k; k++) {
             const int64_t bit = (n * w->blocks * w->block + k) * w->bits;
             int64_t b = t->index != NULL ? sbit__tensor_i64_at(t->index, k) : k / w->block;
             b = b < 0 ? 0 : b >= w->blocks ? w->blocks - 1 : b;
-            const int64_t at = n * w->blocks + b;
-            const float q = (float)(t->data[bit / 8] >> bit % 8 & mask);
-            float zero = (float)(1 << (w->bits - 1));
-            if (t->zeros != NULL && t->zeros->dtype == SBIT_U8) {
-                const uint8_t *row = (const uint8_t *)t->zeros->data + n * row_bytes;
-                zero = (float)(row[b * w->bits / 8] >> b * w->bits % 8 & mask);
-            } else if (t->zeros != NULL) {
-                zero = (float)sbit__tensor_f64_at(t->zeros, at);
+            if (b != last) {
+                scale = (float)sbit__tensor_f64_at(t->scales, n * w->blocks + b);
+                zero = sbit__nbits_zero(t, n, b);
+                last = b;
             }
-            const float scale = (float)sbit__tensor_f64_at(t->scales, at);
-            sbit__tensor_set_f64(t->out, k * w->n + n, (double)((q - zero) * scale));
+            const float q = (float)(t->data[bit / 8] >> bit % 8 & mask);
+            if (t->out->dtype == SBIT_F32) {
+                ((float *)t->out->data)[k * w->n + n] = (q - zero) * scale;
+            } else {
+                sbit__tensor_set_f64(t->out, k * w->n + n, (double)((q - zero) * scale));
+            }
         }
     }
 }
