@@ -1235,6 +1235,7 @@ SPARSEBIT_API sbit_status sbit_quant_analyze(sbit_quant *quant, const sbit_feed 
  *       BLOCK: 1x4              # elements in blocks of rows x columns
  *       DIAGONAL: 3             # all but a band along the diagonal goes
  *       N_OF_M: "2:4"           # two of every four neighbours along the inputs
+ *       PRUNE_OUTPUTS: "logits" # outputs of the model that may lose channels
  *       REPAIR: both            # ridge: the layers behind what goes make up for it (least squares
  *                               # on data); batch_norm: statistics anew; both
  *       SCHEDULE: agp           # for sbit_sparse_step, from INITIAL to RATIO
@@ -84460,7 +84461,11 @@ typedef struct sbit__labeler {
     sbit_node_id *computed; /* data-moving nodes whose places are no constants */
     size_t computed_count, computed_capacity;
     bool changed; /* labels were joined */
+    const char *outputs; /* names of graph outputs that may lose channels, "a,b" or "all" */
 } sbit__labeler;
+
+/* The name is one of the list. */
+SBIT__FN bool sbit__label_listed(const char *list, const char *name);
 
 /* The node that is being labelled; call->user of a sbit_channel_call. */
 typedef struct sbit__label_frame {
@@ -84475,9 +84480,9 @@ typedef struct sbit__label_frame {
 } sbit__label_frame;
 
 /* Labels of all values of a graph (not of its bodies), at the smallest size that it accepts, batch
- * 2. Lives in `arena`, but for what sbit__labeler_deinit frees (also after a failure). */
+ * 2; outputs: as above, or "". Lives in `arena`, but for what sbit__labeler_deinit frees (also after a failure). */
 SBIT__FN sbit_status sbit__labeler_run(sbit__labeler *labeler, const sbit_graph *graph,
-                                       sbit__arena *arena, sbit_error *error);
+                                       const char *outputs, sbit__arena *arena, sbit_error *error);
 SBIT__FN void sbit__labeler_deinit(sbit__labeler *labeler);
 
 /* labels.c */
@@ -84593,6 +84598,7 @@ struct sbit_sparse {
     sbit__arena arena;
     sbit_graph *graph;    /* simplified */
     sbit_graph *original; /* the user's; NULL: weights were set that it has not */
+    const char *outputs;  /* that may lose channels: sbit__labeler */
     bool *in_original;    /* by value: a constant that the same nodes read in the user's graph */
     sbit__labeler labeler;
     sbit__groups groups;
@@ -84724,7 +84730,9 @@ SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked
                                          sbit_graph *shrunk, const sbit_feed *feed,
                                          sbit_error *error);
 
-/* sconfig.c: the settings of a layer, with its options in the arena */
+/* sconfig.c: outputs that may lose channels */
+SBIT__FN const char *sbit__sconfig_outputs(const sbit_sconfig *config);
+/* the settings of a layer, with its options in the arena */
 SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_graph *graph,
                                            sbit_node_id node, sbit__arena *arena,
                                            sbit_options *options, sbit_sparse_settings *out,
@@ -84774,6 +84782,8 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "unstructured: blocks of rows x columns go, such as 1x4; -1: all of them"},
     {"N_OF_M", SBIT_KEY_STRING, "", 0, 0, NULL,
      "unstructured: 2:4 prunes two of every four neighbours along the inputs, RATIO or not"},
+    {"PRUNE_OUTPUTS", SBIT_KEY_STRING, "", 0, 0, NULL,
+     "names of outputs of the model that may lose channels, \"a,b\", or all"},
     {"REPAIR", SBIT_KEY_CHOICE, "none", 0, 0, "none|ridge|batch_norm|both",
      "from data, without training: least squares of the layers behind what goes, new statistics of "
      "BatchNormalization"},
@@ -85009,6 +85019,11 @@ SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_grap
     sbit__sconfig_pair(sbit_options_string(options, "BLOCK"), 'x', out->block);
     sbit__sconfig_pair(sbit_options_string(options, "N_OF_M"), ':', out->n_of_m);
     return SBIT_OK;
+}
+
+SBIT__FN const char *sbit__sconfig_outputs(const sbit_sconfig *config)
+{
+    return sbit_options_string(&config->tree.sections[0].options, "PRUNE_OUTPUTS");
 }
 
 SBIT__FN void sbit__sconfig_warn_unmatched(const sbit_sconfig *config, const sbit_graph *graph)
@@ -86703,12 +86718,28 @@ static sbit_status sbit__label_input(sbit__labeler *labeler, sbit_value_id id, s
     return sbit__label_new(labeler, 1, SBIT__LABEL_FIXED, reason, labels->at, error);
 }
 
+SBIT__FN bool sbit__label_listed(const char *list, const char *name)
+{
+    for (const char *at = list; *at != '\0';) {
+        const size_t size = strcspn(at, ",");
+        if ((size == 3 && strncmp(at, "all", 3) == 0) || (size == strlen(name) && strncmp(at, name, size) == 0)) {
+            return true;
+        }
+        at += size + (at[size] == ',' ? 1 : 0);
+    }
+    return false;
+}
+
 static void sbit__label_outputs(sbit__labeler *labeler)
 {
     for (size_t i = 0; i < sbit_graph_output_count(labeler->graph); i++) {
         const sbit_value_id id = sbit_graph_output(labeler->graph, i);
-        const char *reason = sbit__arena_printf(labeler->arena, "reaches the graph's output '%s'",
-                                                sbit_graph_value(labeler->graph, id)->name);
+        const char *name = sbit_graph_value(labeler->graph, id)->name;
+        if (sbit__label_listed(labeler->outputs, name)) {
+            continue;
+        }
+        const char *reason =
+            sbit__arena_printf(labeler->arena, "reaches the graph's output '%s'", name);
         sbit__channel_labels_fix(labeler, &labeler->of[id.idx],
                                  reason != NULL ? reason : "reaches an output");
     }
@@ -86867,11 +86898,12 @@ static sbit_status sbit__label_infer(sbit__labeler *labeler, sbit_error *error)
 }
 
 SBIT__FN sbit_status sbit__labeler_run(sbit__labeler *labeler, const sbit_graph *graph,
-                                       sbit__arena *arena, sbit_error *error)
+                                       const char *outputs, sbit__arena *arena, sbit_error *error)
 {
     memset(labeler, 0, sizeof *labeler);
     labeler->ctx = sbit_graph_ctx(graph);
     labeler->graph = graph;
+    labeler->outputs = outputs;
     labeler->arena = arena;
     labeler->of = (sbit__channel_labels *)sbit__arena_array(arena, sbit_graph_value_limit(graph),
                                                             sizeof *labeler->of);
@@ -89386,14 +89418,55 @@ typedef struct sbit__verify {
     const char *a_is, *b_is; /* for messages */
 } sbit__verify;
 
+/* Output `index` of a has its channels; of b, where it lost some, those that stay: the position in b
+ * of a position in a; -1: it went. */
+static int64_t sbit__verify_place(const sbit__verify *v, const sbit__channel_labels *labels,
+                                  const sbit_tensor *a, const sbit_tensor *b, int64_t position)
+{
+    const int32_t axis = labels->axis;
+    int64_t inner = 1, kept = 0;
+    for (int32_t i = axis + 1; i < a->rank; i++) {
+        inner *= a->dims[i];
+    }
+    const int64_t n = a->dims[axis], channel = position / inner % n;
+    if (sbit__class_is_removed(v->sparse, labels->at[channel])) {
+        return -1;
+    }
+    for (int64_t i = 0; i < channel; i++) {
+        kept += sbit__class_is_removed(v->sparse, labels->at[i]) ? 0 : 1;
+    }
+    return (position / inner / n * b->dims[axis] + kept) * inner + position % inner;
+}
+
+/* The labels of an output that lost channels, as it should have; NULL: it did not. */
+static const sbit__channel_labels *sbit__verify_cut(const sbit__verify *v, const char *name,
+                                                    const sbit_tensor *a, const sbit_tensor *b)
+{
+    const sbit_value_id id = sbit_graph_find_value(v->sparse->graph, name);
+    const sbit__channel_labels *labels = id.idx != 0 ? &v->sparse->labeler.of[id.idx] : NULL;
+    if (labels == NULL || labels->form != SBIT__LABELS_AXIS || a->rank != b->rank ||
+        labels->axis >= a->rank || a->dims[labels->axis] != labels->dims[labels->axis]) {
+        return NULL;
+    }
+    for (int32_t i = 0; i < a->rank; i++) {
+        if (b->dims[i] !=
+            (i == labels->axis ? sbit__cut_kept(v->sparse, id, i) : a->dims[i])) {
+            return NULL;
+        }
+    }
+    return labels;
+}
+
 static sbit_status sbit__verify_output(const sbit__verify *v, size_t index, const char *what,
                                        sbit_error *error)
 {
     const sbit_tensor *a = &sbit_session_output(v->a, index)->tensor;
     const sbit_tensor *b = &sbit_session_output(v->b, index)->tensor;
     const char *name = sbit_session_output_info(v->a, index)->name;
+    const bool same = sbit_tensor_same_shape(a, b);
+    const sbit__channel_labels *cut = same ? NULL : sbit__verify_cut(v, name, a, b);
     double largest = 1e-6, off = 0.0;
-    if (!sbit_tensor_same_shape(a, b) || a->dtype != b->dtype) {
+    if ((!same && cut == NULL) || a->dtype != b->dtype) {
         char had[80], has[80];
         sbit_tensor_describe(a, had, sizeof had);
         sbit_tensor_describe(b, has, sizeof has);
@@ -89401,7 +89474,11 @@ static sbit_status sbit__verify_output(const sbit__verify *v, size_t index, cons
                           v->b_is, has, v->a_is, had);
     }
     for (int64_t i = 0; i < sbit_tensor_count(a); i++) {
-        const double x = sbit__tensor_f64_at(a, i), y = sbit__tensor_f64_at(b, i);
+        const int64_t at = cut != NULL ? sbit__verify_place(v, cut, a, b, i) : i;
+        if (at < 0) {
+            continue;
+        }
+        const double x = sbit__tensor_f64_at(a, i), y = sbit__tensor_f64_at(b, at);
         const double d = x > y ? x - y : y - x;
         largest = x > largest ? x : -x > largest ? -x : largest;
         off = x == y || (x != x && y != y) ? off : d > off || d != d ? d : off;
@@ -90572,7 +90649,8 @@ SBIT__FN sbit_status sbit__cut(sbit_sparse *sparse, sbit_graph *graph, sbit_erro
         sbit_value_id id;
         id.idx = v;
         if (sbit_graph_value_alive(graph, id) && sbit_graph_value(graph, id)->producer.idx != 0 &&
-            !sbit_graph_value(graph, id)->is_output) {
+            (!sbit_graph_value(graph, id)->is_output ||
+             sbit__label_listed(sparse->outputs, sbit_graph_value(graph, id)->name))) {
             sbit_graph_set_type(graph, id, &unknown);
         }
     }
@@ -90851,6 +90929,33 @@ static sbit_status sbit__sparse_arrays(sbit_sparse *sparse, sbit_error *error)
     return SBIT_OK;
 }
 
+/* PRUNE_OUTPUTS, each of which is an output. */
+static sbit_status sbit__sparse_outputs(sbit_sparse *sparse, const sbit_sconfig *config,
+                                        sbit_error *error)
+{
+    const char *list = sbit__sconfig_outputs(config);
+    sparse->outputs = sbit__arena_printf(&sparse->arena, "%s", list);
+    if (sparse->outputs == NULL) {
+        return sbit__fail_oom(error, strlen(list));
+    }
+    for (const char *at = list; *at != '\0';) {
+        const size_t size = strcspn(at, ",");
+        bool found = size == 3 && strncmp(at, "all", 3) == 0;
+        for (size_t i = 0; i < sbit_graph_output_count(sparse->graph) && !found; i++) {
+            const char *name =
+                sbit_graph_value(sparse->graph, sbit_graph_output(sparse->graph, i))->name;
+            found = size == strlen(name) && strncmp(at, name, size) == 0;
+        }
+        if (!found) {
+            return sbit__fail(error, SBIT_ERR_CONFIG, list,
+                              "SPARSER.PRUNE_OUTPUTS: the model has no output '%.*s'", (int)size,
+                              at);
+        }
+        at += size + (at[size] == ',' ? 1 : 0);
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__sparse_fill(sbit_sparse *sparse, const sbit_graph *graph,
                                      sbit_sconfig *config, sbit_error *error)
 {
@@ -90864,7 +90969,9 @@ static sbit_status sbit__sparse_fill(sbit_sparse *sparse, const sbit_graph *grap
     SBIT__TRY(sbit_graph_clone(graph, &sparse->graph, error));
     SBIT__TRY(sbit_simplify(sparse->graph, &simplify, NULL, error));
     SBIT__TRY(sbit__sparse_prepare(sparse->graph, &sparse->arena, error));
-    SBIT__TRY(sbit__labeler_run(&sparse->labeler, sparse->graph, &sparse->arena, error));
+    SBIT__TRY(sbit__sparse_outputs(sparse, config, error));
+    SBIT__TRY(sbit__labeler_run(&sparse->labeler, sparse->graph, sparse->outputs, &sparse->arena,
+                                error));
     SBIT__TRY(sbit__groups_make(&sparse->labeler, &sparse->groups, error));
     SBIT__TRY(sbit__sparse_arrays(sparse, error));
     sbit__originals_find(sparse);

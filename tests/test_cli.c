@@ -1302,6 +1302,9 @@ TEST(cli_prune)
     CHECK_EQ_I64(RUN("prune %s --macs 0.8x --search sensitivity --data npy:%s -o %sp.onnx --force", NET,
                      DATA, TMP),
                  0);
+    CHECK_FAILS(1, "no output 'nowhere'", "prune %s --ratio 0.5 --prune-outputs nowhere -o %sp.onnx --force",
+                NET, TMP);
+    CHECK_EQ_I64(RUN("prune %s --ratio 0.5 --prune-outputs all -o %sp.onnx --force", NET, TMP), 0);
     CHECK_FAILS(2, "needs --data, and a budget", "prune %s --ratio 0.5 --search sensitivity -o %sp.onnx",
                 NET, TMP);
     CHECK_EQ_I64(RUN("prune %s --set SPARSER.TYPE=unstructured --ratio 0.5 --mask-only -o %sp.onnx "

@@ -650,6 +650,50 @@ TEST(budgets_are_met_where_it_costs_least)
     build_end(&b);
 }
 
+/* Outputs worth 7 0 1 2: the first and the last stay. */
+TEST(outputs_lose_channels_if_asked)
+{
+    const float w[] = {3, 0, 1, 0, -4, 0, 0, 2};
+    static const struct {
+        const char *outputs;
+        int64_t kept;
+    } cases[] = {{"", 4}, {"y", 2}, {"other,y", 2}, {"all", 2}, {"x", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        build b;
+        sbit_graph *out = NULL;
+        build_begin(&b, 18);
+        const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,2");
+        const sbit_value_id y =
+            build_binary(&b, "Gemm", "fc", x, build_constant(&b, "w", SBIT_F32, "2,4", w));
+        build_output(&b, build_unary(&b, "Relu", "other", x));
+        build_output(&b, y);
+        CHECK_OK(sbit_graph_rename_value(b.graph, y, "y", &b.error), b.error);
+        CHECK_OK(sbit_graph_rename_value(b.graph, sbit_graph_output(b.graph, 0), "other", &b.error),
+                 b.error);
+        sbit_sconfig *config =
+            configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5}\n");
+        if (cases[i].outputs[0] != '\0') {
+            CHECK_OK(sbit_sconfig_set(config, "SPARSER.PRUNE_OUTPUTS", cases[i].outputs, &b.error),
+                     b.error);
+        }
+        if (cases[i].kept == 0) {
+            CHECK_STATUS(sbit_prune(b.graph, config, NULL, &out, &b.error), SBIT_ERR_CONFIG, b.error);
+        } else if (!b.failed && CHECK_OK(sbit_infer(b.graph, &b.error), b.error) &&
+                   CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+            CHECK_EQ_I64(dim(out, "w", 1), cases[i].kept);
+            CHECK_EQ_I64(sbit_graph_value(out, sbit_graph_output(out, 1))->type.dims[1].value,
+                         cases[i].kept);
+            if (cases[i].kept == 2) {
+                CHECK_NEAR(number(out, "w", 0), 3, 0);
+                CHECK_NEAR(number(out, "w", 2), -4, 0);
+            }
+        }
+        sbit_graph_destroy(out);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
 /* The first layer of a pair loses its first channel; the mean and variance of what is left behind
  * the second are those of the data: x * 2 * 3 with x = 1 2 3 4. */
 TEST(statistics_are_taken_anew)

@@ -84,7 +84,7 @@ static const cli_command cli_commands[] = {
      "sparsebit convert integers.onnx --format qdq -o int8.onnx",
      cli_convert},
     {"prune", "MODEL", "remove channels, exactly",
-     "--config --set --ratio --macs --bytes --search --repair --data --limit --batch --mask-only --explain "
+     "--config --set --ratio --macs --bytes --search --prune-outputs --repair --data --limit --batch --mask-only --explain "
      "--out --force "
      "--threads --json" CLI_PREP,
      "--out",

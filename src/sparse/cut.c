@@ -196,7 +196,8 @@ SBIT__FN sbit_status sbit__cut(sbit_sparse *sparse, sbit_graph *graph, sbit_erro
         sbit_value_id id;
         id.idx = v;
         if (sbit_graph_value_alive(graph, id) && sbit_graph_value(graph, id)->producer.idx != 0 &&
-            !sbit_graph_value(graph, id)->is_output) {
+            (!sbit_graph_value(graph, id)->is_output ||
+             sbit__label_listed(sparse->outputs, sbit_graph_value(graph, id)->name))) {
             sbit_graph_set_type(graph, id, &unknown);
         }
     }

@@ -839,12 +839,28 @@ static sbit_status sbit__label_input(sbit__labeler *labeler, sbit_value_id id, s
     return sbit__label_new(labeler, 1, SBIT__LABEL_FIXED, reason, labels->at, error);
 }
 
+SBIT__FN bool sbit__label_listed(const char *list, const char *name)
+{
+    for (const char *at = list; *at != '\0';) {
+        const size_t size = strcspn(at, ",");
+        if ((size == 3 && strncmp(at, "all", 3) == 0) || (size == strlen(name) && strncmp(at, name, size) == 0)) {
+            return true;
+        }
+        at += size + (at[size] == ',' ? 1 : 0);
+    }
+    return false;
+}
+
 static void sbit__label_outputs(sbit__labeler *labeler)
 {
     for (size_t i = 0; i < sbit_graph_output_count(labeler->graph); i++) {
         const sbit_value_id id = sbit_graph_output(labeler->graph, i);
-        const char *reason = sbit__arena_printf(labeler->arena, "reaches the graph's output '%s'",
-                                                sbit_graph_value(labeler->graph, id)->name);
+        const char *name = sbit_graph_value(labeler->graph, id)->name;
+        if (sbit__label_listed(labeler->outputs, name)) {
+            continue;
+        }
+        const char *reason =
+            sbit__arena_printf(labeler->arena, "reaches the graph's output '%s'", name);
         sbit__channel_labels_fix(labeler, &labeler->of[id.idx],
                                  reason != NULL ? reason : "reaches an output");
     }
@@ -1003,11 +1019,12 @@ static sbit_status sbit__label_infer(sbit__labeler *labeler, sbit_error *error)
 }
 
 SBIT__FN sbit_status sbit__labeler_run(sbit__labeler *labeler, const sbit_graph *graph,
-                                       sbit__arena *arena, sbit_error *error)
+                                       const char *outputs, sbit__arena *arena, sbit_error *error)
 {
     memset(labeler, 0, sizeof *labeler);
     labeler->ctx = sbit_graph_ctx(graph);
     labeler->graph = graph;
+    labeler->outputs = outputs;
     labeler->arena = arena;
     labeler->of = (sbit__channel_labels *)sbit__arena_array(arena, sbit_graph_value_limit(graph),
                                                             sizeof *labeler->of);

@@ -34,6 +34,8 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "unstructured: blocks of rows x columns go, such as 1x4; -1: all of them"},
     {"N_OF_M", SBIT_KEY_STRING, "", 0, 0, NULL,
      "unstructured: 2:4 prunes two of every four neighbours along the inputs, RATIO or not"},
+    {"PRUNE_OUTPUTS", SBIT_KEY_STRING, "", 0, 0, NULL,
+     "names of outputs of the model that may lose channels, \"a,b\", or all"},
     {"REPAIR", SBIT_KEY_CHOICE, "none", 0, 0, "none|ridge|batch_norm|both",
      "from data, without training: least squares of the layers behind what goes, new statistics of "
      "BatchNormalization"},
@@ -269,6 +271,11 @@ SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_grap
     sbit__sconfig_pair(sbit_options_string(options, "BLOCK"), 'x', out->block);
     sbit__sconfig_pair(sbit_options_string(options, "N_OF_M"), ':', out->n_of_m);
     return SBIT_OK;
+}
+
+SBIT__FN const char *sbit__sconfig_outputs(const sbit_sconfig *config)
+{
+    return sbit_options_string(&config->tree.sections[0].options, "PRUNE_OUTPUTS");
 }
 
 SBIT__FN void sbit__sconfig_warn_unmatched(const sbit_sconfig *config, const sbit_graph *graph)

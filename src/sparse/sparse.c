@@ -58,6 +58,33 @@ static sbit_status sbit__sparse_arrays(sbit_sparse *sparse, sbit_error *error)
     return SBIT_OK;
 }
 
+/* PRUNE_OUTPUTS, each of which is an output. */
+static sbit_status sbit__sparse_outputs(sbit_sparse *sparse, const sbit_sconfig *config,
+                                        sbit_error *error)
+{
+    const char *list = sbit__sconfig_outputs(config);
+    sparse->outputs = sbit__arena_printf(&sparse->arena, "%s", list);
+    if (sparse->outputs == NULL) {
+        return sbit__fail_oom(error, strlen(list));
+    }
+    for (const char *at = list; *at != '\0';) {
+        const size_t size = strcspn(at, ",");
+        bool found = size == 3 && strncmp(at, "all", 3) == 0;
+        for (size_t i = 0; i < sbit_graph_output_count(sparse->graph) && !found; i++) {
+            const char *name =
+                sbit_graph_value(sparse->graph, sbit_graph_output(sparse->graph, i))->name;
+            found = size == strlen(name) && strncmp(at, name, size) == 0;
+        }
+        if (!found) {
+            return sbit__fail(error, SBIT_ERR_CONFIG, list,
+                              "SPARSER.PRUNE_OUTPUTS: the model has no output '%.*s'", (int)size,
+                              at);
+        }
+        at += size + (at[size] == ',' ? 1 : 0);
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__sparse_fill(sbit_sparse *sparse, const sbit_graph *graph,
                                      sbit_sconfig *config, sbit_error *error)
 {
@@ -71,7 +98,9 @@ static sbit_status sbit__sparse_fill(sbit_sparse *sparse, const sbit_graph *grap
     SBIT__TRY(sbit_graph_clone(graph, &sparse->graph, error));
     SBIT__TRY(sbit_simplify(sparse->graph, &simplify, NULL, error));
     SBIT__TRY(sbit__sparse_prepare(sparse->graph, &sparse->arena, error));
-    SBIT__TRY(sbit__labeler_run(&sparse->labeler, sparse->graph, &sparse->arena, error));
+    SBIT__TRY(sbit__sparse_outputs(sparse, config, error));
+    SBIT__TRY(sbit__labeler_run(&sparse->labeler, sparse->graph, sparse->outputs, &sparse->arena,
+                                error));
     SBIT__TRY(sbit__groups_make(&sparse->labeler, &sparse->groups, error));
     SBIT__TRY(sbit__sparse_arrays(sparse, error));
     sbit__originals_find(sparse);

@@ -98,7 +98,11 @@ typedef struct sbit__labeler {
     sbit_node_id *computed; /* data-moving nodes whose places are no constants */
     size_t computed_count, computed_capacity;
     bool changed; /* labels were joined */
+    const char *outputs; /* names of graph outputs that may lose channels, "a,b" or "all" */
 } sbit__labeler;
+
+/* The name is one of the list. */
+SBIT__FN bool sbit__label_listed(const char *list, const char *name);
 
 /* The node that is being labelled; call->user of a sbit_channel_call. */
 typedef struct sbit__label_frame {
@@ -113,9 +117,9 @@ typedef struct sbit__label_frame {
 } sbit__label_frame;
 
 /* Labels of all values of a graph (not of its bodies), at the smallest size that it accepts, batch
- * 2. Lives in `arena`, but for what sbit__labeler_deinit frees (also after a failure). */
+ * 2; outputs: as above, or "". Lives in `arena`, but for what sbit__labeler_deinit frees (also after a failure). */
 SBIT__FN sbit_status sbit__labeler_run(sbit__labeler *labeler, const sbit_graph *graph,
-                                       sbit__arena *arena, sbit_error *error);
+                                       const char *outputs, sbit__arena *arena, sbit_error *error);
 SBIT__FN void sbit__labeler_deinit(sbit__labeler *labeler);
 
 /* labels.c */
@@ -231,6 +235,7 @@ struct sbit_sparse {
     sbit__arena arena;
     sbit_graph *graph;    /* simplified */
     sbit_graph *original; /* the user's; NULL: weights were set that it has not */
+    const char *outputs;  /* that may lose channels: sbit__labeler */
     bool *in_original;    /* by value: a constant that the same nodes read in the user's graph */
     sbit__labeler labeler;
     sbit__groups groups;
@@ -362,7 +367,9 @@ SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked
                                          sbit_graph *shrunk, const sbit_feed *feed,
                                          sbit_error *error);
 
-/* sconfig.c: the settings of a layer, with its options in the arena */
+/* sconfig.c: outputs that may lose channels */
+SBIT__FN const char *sbit__sconfig_outputs(const sbit_sconfig *config);
+/* the settings of a layer, with its options in the arena */
 SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_graph *graph,
                                            sbit_node_id node, sbit__arena *arena,
                                            sbit_options *options, sbit_sparse_settings *out,

@@ -71,6 +71,8 @@ static const cli_option cli_options[] = {
      "likewise, of the file: a size or a share"},
     {"--search", NULL, "HOW", CLI_TEXT, CLI_AT(search), 0, 0, NULL,
      "uniform (default): one ratio for the budget; sensitivity: each group its own, from --data"},
+    {"--prune-outputs", NULL, "A,B", CLI_TEXT, CLI_AT(prune_outputs), 0, 0, NULL,
+     "outputs of the model that may lose channels, or all"},
     {"--repair", NULL, "WHAT", CLI_TEXT, CLI_AT(repair), 0, 0, NULL,
      "ridge, batch_norm or both: from the data, without training, make up for what goes"},
     {"--sparsity", NULL, NULL, CLI_FLAG, CLI_AT(sparsity), 0, 0, NULL,

@@ -81,6 +81,9 @@ static int cli_prune_configure(cli_pruning *p)
     if (args->ratio != NULL) {
         CLI_TRY(cli_prune_set(p, "SPARSER.RATIO", args->ratio, "--ratio"));
     }
+    if (args->prune_outputs != NULL) {
+        CLI_TRY(cli_prune_set(p, "SPARSER.PRUNE_OUTPUTS", args->prune_outputs, "--prune-outputs"));
+    }
     return args->repair != NULL ? cli_prune_set(p, "SPARSER.REPAIR", args->repair, "--repair")
                                 : CLI_OK;
 }
