@@ -623,6 +623,11 @@ TEST(cli_bad_data)
     CHECK_FAILS(1, "the other byte order", "quantize %s --data npy:%sbad.npy %s", NET, TMP, q);
     put_npy(TMP "bad.npy", "<U8", "(2,)", x, 64);
     CHECK_FAILS(1, "np.float32", "quantize %s --data npy:%sbad.npy %s", NET, TMP, q);
+    x[7 * 192 + 5] = (float)NAN;
+    put_npy(TMP "bad.npy", "<f4", "(10, 3, 8, 8)", x, sizeof x);
+    CHECK_FAILS(1, "tensor 'x' has values that are not finite (NaN or infinity) (sample 7)",
+                "quantize %s --data npy:%sbad.npy --batch 4 %s", NET, TMP, q);
+    CHECK_FAILS(1, "(sample 7)", "quantize %s --data npy:%sbad.npy --shuffle %s", NET, TMP, q);
     put_file(TMP "bad.npy", "hello", 5);
     CHECK_FAILS(1, "is no .npy array", "quantize %s --data npy:%sbad.npy %s", NET, TMP, q);
     CHECK_FAILS(1, "is no .npz archive", "quantize %s --data npz:%sbad.npy %s", NET, TMP, q);

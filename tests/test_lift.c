@@ -174,6 +174,11 @@ TEST(old_operators_mean_the_same_after_a_lift)
          13},
         {"opset 10\nin x f32 2,3,4\nClip x -> y min=-0.5 max=2.5\n", 10},
         {"opset 10\nin x f32 2,3,4\nClip x -> y max=2.5\n", 10},
+        {"opset 10\nin x f64 2,3,4\nc k f64  = 1e300\nMul x,k -> d\nClip d -> y max=2.5\n", 10},
+        {"opset 6\nin x f64 2,3,4\nc k f64  = 1e300\nMul x,k -> d\nClip d -> y\n", 14},
+        {"opset 1\nin x f32 2,3,4\nc t f32  = 3\nc a f32  = 1\nTile x,t,a -> y\n", 14},
+        {"opset 5\nin x f32 2,3,4\nc t f32  = 2\nc a f32  = -1\nTile x,t,a -> y\n", 14},
+        {"opset 1\nin x f32 5\nc t i64  = 0\nc a i64  = 0\nTile x,t,a -> y\n", 14},
         {"opset 10\nin x f64 2,3,4\nClip x -> c min=-0.5\nc k f64  = 1e300\nMul c,k -> d\n"
          "Clip d -> y min=-1.5\n",
          10},

@@ -620,3 +620,33 @@ TEST(observer_registered_from_outside)
     sbit_quant_destroy(quant);
     build_end(&b);
 }
+
+/* Each row brings keys of its own; none is dropped, however many there are. */
+TEST(a_hundred_observers_keep_their_keys)
+{
+    enum {
+        ROWS = 100
+    };
+    static sbit_observer_row rows[ROWS];
+    static sbit_key keys[ROWS];
+    static char names[ROWS][16], paths[ROWS][40];
+    build b;
+    sbit_qconfig *config = NULL;
+    build_begin(&b, 13);
+    for (int i = 0; i < ROWS; i++) {
+        snprintf(names[i], sizeof names[i], "half%d", i);
+        snprintf(paths[i], sizeof paths[i], "A.OBSERVER.HALF%d.FACTOR", i);
+        keys[i] = half_keys[0];
+        keys[i].path = paths[i] + strlen("A.OBSERVER.");
+        rows[i] = half_row;
+        rows[i].head.name = names[i];
+        rows[i].head.keys = &keys[i];
+        build_do(&b, sbit_observer_register(b.ctx, &rows[i], &b.error), names[i]);
+    }
+    build_do(&b, sbit_qconfig_create(b.ctx, "generic", &config, &b.error), "config");
+    for (int i = 0; i < ROWS; i++) {
+        build_do(&b, sbit_qconfig_set(config, paths[i], "0.25", &b.error), paths[i]);
+    }
+    sbit_qconfig_destroy(config);
+    build_end(&b);
+}

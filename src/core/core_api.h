@@ -178,7 +178,8 @@ typedef struct sbit_batch {
     size_t target_count;
     const sbit_tensor *targets; /* what training and evaluation compare with; class numbers: int64
                                    [samples] */
-    const int64_t *index;       /* [samples] which samples these are */
+    const int64_t *index;       /* [samples] which samples these are; not the array that read was
+                                   given, which goes when it returns */
 } sbit_batch;
 
 /* A source of samples; whoever has them fills it in. Plain data. */

@@ -12,7 +12,8 @@
 #include "elements_private.h"
 #include "gradient_private.h"
 
-#include <math.h> /* powf, fmod, fabs */
+#include <float.h> /* FLT_MAX */
+#include <math.h>  /* powf, fmod, fabs */
 
 #define SBIT__BINARY_CHUNK 64 /* elements converted at a time, on the stack */
 
@@ -874,7 +875,12 @@ static sbit_status sbit__clip_limit(const sbit_op_call *call, int32_t input, con
     memset(limit, 0, sizeof *limit);
     limit->data = store;
     *has = false;
-    if (call->row->since_version < 11 && attr != NULL) {
+    if (attr == NULL && call->row->since_version == 6 && call->in[0]->dtype == SBIT_F64) {
+        *value = input == 1 ? -FLT_MAX : FLT_MAX; /* the attributes' defaults bound float64 */
+        *store = (double)*value;
+        limit->dtype = SBIT_F64;
+        *has = true;
+    } else if (call->row->since_version < 11 && attr != NULL) {
         *value = attr->f;
         limit->dtype = call->in[0]->dtype == SBIT_F64 ? SBIT_F64 : SBIT_F32;
         sbit__convert(SBIT_F32, value, limit->dtype, store, 1);

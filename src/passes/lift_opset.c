@@ -222,23 +222,24 @@ static sbit_status sbit__lift_cast(sbit__lift *lift, const sbit_node *node, sbit
 static sbit_status sbit__lift_clip(sbit__lift *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_type *x = sbit__lift_type(lift, node, 0);
-    const sbit_attr *min = sbit_node_attr(node, "min"), *max = sbit_node_attr(node, "max");
-    if (!sbit__lift_over(lift, 11) || (min == NULL && max == NULL)) {
+    static const char *const names[] = {"min", "max"};
+    /* the defaults of version 6 bound float64, too */
+    const bool defaults = lift->from >= 6 && x != NULL && x->dtype == SBIT_F64;
+    if (!sbit__lift_over(lift, 11) ||
+        (!defaults && sbit_node_attr(node, "min") == NULL && sbit_node_attr(node, "max") == NULL)) {
         return SBIT_OK;
     }
     if (x == NULL || x->dtype == SBIT_UNDEFINED) {
         return sbit__lift_problem(lift, node, "the element type of its input is not known");
     }
-    if (!lift->change) {
-        return SBIT_OK;
-    }
-    if (min != NULL) {
-        SBIT__TRY(sbit__lift_number(lift, node, "min", (double)min->f, 1, x->dtype, error));
-    }
-    /* removing an attribute moved the others */
-    max = sbit_node_attr(node, "max");
-    if (max != NULL) {
-        SBIT__TRY(sbit__lift_number(lift, node, "max", (double)max->f, 2, x->dtype, error));
+    for (size_t i = 0; lift->change && i < 2; i++) {
+        const double otherwise = i == 0 ? -(double)FLT_MAX : (double)FLT_MAX;
+        const sbit_attr *attr = sbit_node_attr(node, names[i]);
+        if (attr != NULL || defaults) {
+            SBIT__TRY(sbit__lift_number(lift, node, names[i],
+                                        attr != NULL ? (double)attr->f : otherwise, i + 1,
+                                        x->dtype, error));
+        }
     }
     return SBIT_OK;
 }
@@ -380,12 +381,46 @@ static sbit_status sbit__lift_pad(sbit__lift *lift, const sbit_node *node, sbit_
                         : SBIT_OK;
 }
 
+/* Inputs tiles and axis, of any type, become one number for each axis: 1, but for that one. */
 static sbit_status sbit__lift_tile(sbit__lift *lift, const sbit_node *node, sbit_error *error)
 {
-    (void)error;
-    return sbit__lift_over(lift, 6)
-               ? sbit__lift_problem(lift, node, "Tile of opset 1 repeats one axis only")
-               : SBIT_OK;
+    const sbit_type *x = sbit__lift_type(lift, node, 0);
+    const sbit_tensor *axis = sbit__const_in(lift->graph, node, 2);
+    const int64_t ones[SBIT_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1}, one = 1;
+    const sbit_attr to = sbit__attr_int("to", SBIT_I64), along = sbit__attr_int("axis", 0);
+    sbit_value_id parts[3], inputs[2];
+    size_t count = 0;
+    if (!sbit__lift_over(lift, 6)) {
+        return SBIT_OK;
+    }
+    if (x == NULL || x->rank < 1 || axis == NULL || sbit_tensor_count(axis) != 1) {
+        return sbit__lift_problem(lift, node, "its axis is no constant, or its rank not known");
+    }
+    int64_t at = sbit__tensor_i64_at(axis, 0);
+    at += at < 0 ? x->rank : 0;
+    if (at < 0 || at >= x->rank) {
+        return sbit__lift_problem(lift, node, "its axis is out of range");
+    }
+    if (!lift->change) {
+        return SBIT_OK;
+    }
+    const char *name = sbit__lift_name(lift, node);
+    if (at > 0) {
+        SBIT__TRY(sbit__add_ints(lift->graph, "tile_front", ones, at, &parts[count++], error));
+    }
+    SBIT__TRY(sbit__add_ints(lift->graph, "tile_shape", &one, 1, &inputs[1], error));
+    SBIT__TRY(sbit__emit(lift->graph, node->id, "Cast", name, &node->inputs[1], 1, &to, 1,
+                         &inputs[0], error));
+    SBIT__TRY(sbit__emit(lift->graph, node->id, "Reshape", name, inputs, 2, NULL, 0,
+                         &parts[count++], error));
+    if (at + 1 < x->rank) {
+        SBIT__TRY(sbit__add_ints(lift->graph, "tile_behind", ones, x->rank - at - 1,
+                                 &parts[count++], error));
+    }
+    inputs[0] = node->inputs[0];
+    SBIT__TRY(sbit__emit(lift->graph, node->id, "Concat", name, parts, count, &along, 1,
+                         &inputs[1], error));
+    return sbit__replace_node(lift->graph, node, "Tile", inputs, 2, NULL, 0, 1, error);
 }
 
 static sbit_status sbit__lift_scatter(sbit__lift *lift, const sbit_node *node, sbit_error *error)

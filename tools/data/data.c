@@ -369,7 +369,10 @@ static sbit_status cli_feed_read(void *user, const int64_t *index, int64_t count
     out->names = feed->batch.names;
     out->target_count = feed->data->has_labels ? 1 : 0;
     out->targets = &feed->labels;
-    out->index = index;
+    for (int64_t i = 0; i < count; i++) { /* `index` is gone when this returns */
+        feed->numbers[i] = feed->data->order != NULL ? feed->data->order[index[i]] : index[i];
+    }
+    out->index = feed->numbers;
     if (feed->seen_fn != NULL) {
         feed->seen_fn(feed, &feed->batch, feed->user);
     }

@@ -85,6 +85,7 @@ typedef struct cli_source_feed {
     bool failed; /* a message was printed already */
     void (*seen_fn)(struct cli_source_feed *feed, const cli_batch *batch,
                     void *user); /* NULL: none */
+    int64_t numbers[SBIT_FEED_MOST]; /* of the samples of the last batch, in the file */
     void *user;
 } cli_source_feed;
 /* Borrows both until sbit_feed_close. */
