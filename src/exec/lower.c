@@ -377,16 +377,36 @@ SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint
 
 /* >>operators defined by others */
 
+static bool sbit__lower_expands(const sbit_graph *graph, sbit_node_id id)
+{
+    int32_t opset = 0;
+    const sbit_op_row *row = sbit__op_row(graph, sbit_graph_node(graph, id), &opset);
+    return row != NULL && row->run == NULL && row->expand != NULL;
+}
+
+SBIT__FN sbit_status sbit__lower_expand_types(sbit_graph *root, sbit_error *error)
+{
+    for (const sbit_graph *graph = root->family->graphs; graph != NULL; graph = graph->next_graph) {
+        for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;
+             id = sbit_graph_next(graph, id)) {
+            if (graph->alive && sbit__lower_expands(graph, id)) {
+                return sbit_infer(root, error);
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__lower_expand(sbit_graph *graph, sbit__lowered *result,
                                         sbit__arena *arena, sbit_error *error)
 {
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;) {
-        int32_t opset = 0;
-        const sbit_op_row *row = sbit__op_row(graph, sbit_graph_node(graph, id), &opset);
-        if (row == NULL || row->run != NULL || row->expand == NULL) {
+        if (!sbit__lower_expands(graph, id)) {
             id = sbit_graph_next(graph, id);
             continue;
         }
+        int32_t opset = 0;
+        const sbit_op_row *row = sbit__op_row(graph, sbit_graph_node(graph, id), &opset);
         const uint32_t before = sbit_graph_node_limit(graph);
         sbit__origin origin;
         SBIT__TRY(sbit__lower_origins(result, arena, &id, 1, &origin, error));

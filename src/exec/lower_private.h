@@ -128,7 +128,9 @@ SBIT__FN sbit_status sbit__lower_reason(sbit__lowering *lower, sbit_node_id node
 SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint32_t kept_limit,
                                        bool integers, sbit__lowered *result, sbit__arena *arena,
                                        sbit_error *error);
-/* Replaces operators that are defined by others (row->expand), which may be such, too. */
+/* Replaces operators that are defined by others (row->expand), which may be such, too: first the
+ * types that expand() looks at are inferred, if there is such an operator anywhere. */
+SBIT__FN sbit_status sbit__lower_expand_types(sbit_graph *root, sbit_error *error);
 SBIT__FN sbit_status sbit__lower_expand(sbit_graph *graph, sbit__lowered *result,
                                         sbit__arena *arena, sbit_error *error);
 /* Fills `into`, once lowering is done. */

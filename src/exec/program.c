@@ -171,6 +171,7 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
     }
     SBIT__TRY(sbit__graph_clone_borrowing(source, &program->graph, error));
     SBIT__TRY(sbit__program_shape(program, desc, error));
+    SBIT__TRY(sbit__lower_expand_types(program->graph, error));
     for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
          graph = graph->next_graph) {
         if (graph->index < program->graph_count && graph->alive) {

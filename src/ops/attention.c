@@ -940,27 +940,108 @@ static sbit_status sbit__rotary_run(const sbit_op_call *call, sbit_error *error)
     return sbit__op_in_float(call, sbit__rotary_run32, sbit__rotary_run32, error);
 }
 
+/* >>append: sbit AppendKeys(past?, fresh, first, most) {heads}: [batch, heads, room, size] with the
+ * first[n] past rows of each sample, the new ones behind them and zeros; room is `most`, or that of
+ * the past if it is larger. What GroupQueryAttention keeps. */
+
+static sbit_status sbit__append_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int64_t heads = sbit_node_int(call->node, "heads", 0);
+    SBIT__TRY(sbit__op_inputs(call, 0, 4, error));
+    for (int32_t i = 0; i < 4; i++) {
+        const sbit_type *type = sbit__in_type(call, i);
+        if ((type == NULL && i > 0) ||
+            (type != NULL && i < 2 && type->rank >= 0 && type->rank != 4 - i)) {
+            return sbit__attention_bad(call, "the past has rank 4, what is new rank 3", error);
+        }
+    }
+    const sbit_type *fresh = call->in_type[1];
+    sbit_type *out = sbit__op_out(call, 0, fresh->dtype, 4);
+    if (out != NULL && fresh->rank == 3 && heads > 0) {
+        out->dims[0] = fresh->dims[0];
+        out->dims[1] = sbit__dim(heads);
+        out->dims[3] = sbit__dim_div(fresh->dims[2], sbit__dim(heads));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__append_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *past = sbit__in(call, 0), *fresh = call->in[1], *first = call->in[2];
+    const int64_t heads = sbit_node_int(call->node, "heads", 0);
+    const int64_t batch = fresh->dims[0], length = fresh->dims[1];
+    const int64_t size = heads > 0 ? fresh->dims[2] / heads : 0;
+    const int64_t had = past != NULL ? past->dims[2] : 0;
+    if (size < 1 || fresh->dims[2] != heads * size || first->dtype != SBIT_I64 ||
+        sbit_tensor_count(first) != batch || sbit_tensor_count(call->in[3]) != 1 ||
+        (past != NULL && (past->dtype != fresh->dtype || past->dims[0] != batch ||
+                          past->dims[1] != heads || past->dims[3] != size))) {
+        return sbit__attention_bad(call, "past and new keys do not fit together", error);
+    }
+    const int64_t most = sbit__tensor_i64_at(call->in[3], 0);
+    const int64_t dims[4] = {batch, heads, had > most ? had : most, size};
+    const int64_t *at = (const int64_t *)first->data;
+    sbit_tensor *out = NULL;
+    for (int64_t n = 0; n < batch; n++) {
+        if (at[n] < 0 || at[n] > had || length > dims[2] || at[n] > dims[2] - length) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "sample %lld has %lld past keys of %lld, and room for %lld",
+                                (long long)n, (long long)at[n], (long long)had,
+                                (long long)dims[2]);
+        }
+    }
+    SBIT__TRY(sbit__op_output(call, 0, fresh->dtype, 4, dims, &out, error));
+    if (out == NULL) {
+        return SBIT_OK;
+    }
+    memset(out->data, 0, sbit_tensor_bytes(out));
+    for (int64_t n = 0; n < batch; n++) {
+        for (int64_t head = 0; head < heads; head++) {
+            const int64_t to = (n * heads + head) * dims[2] * size;
+            if (at[n] > 0) {
+                sbit__elem_copy(fresh->dtype, out->data, to, past->data,
+                                (n * heads + head) * had * size, at[n] * size);
+            }
+            for (int64_t j = 0; j < length; j++) {
+                sbit__elem_copy(fresh->dtype, out->data, to + (at[n] + j) * size, fresh->data,
+                                ((n * length + j) * heads + head) * size, size);
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
 /* ---- rows */
 
-#define SBIT__ATTENTION_ROW(version)                                                               \
+#define SBIT__ATTENTION_ROW(domain, version)                                                       \
     {                                                                                              \
-        "", "Attention", version, SBIT_T_FLOATS, 0, 0, sbit__attention_infer,                      \
+        domain, "Attention", version, SBIT_T_FLOATS, 0, 0, sbit__attention_infer,                  \
             sbit__attention_prepare, sbit__attention_run, sbit__grad_attention, NULL, NULL, NULL,  \
             sbit__attention_macs                                                                   \
     }
 
+#define SBIT__ROTARY_ROW(domain, version)                                                          \
+    {                                                                                              \
+        domain, "RotaryEmbedding", version,                                                        \
+            SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16), 0, 0, sbit__rotary_infer,      \
+            sbit__op_prepare_f32, sbit__rotary_run, sbit__grad_rotary, NULL, NULL, NULL, NULL      \
+    }
+
 static const sbit_op_row sbit__attention_table[] = {
-    SBIT__ATTENTION_ROW(23),
-    SBIT__ATTENTION_ROW(24),
-    SBIT__ATTENTION_ROW(25),
-    {"", "RotaryEmbedding", 23, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16), 0, 0,
-     sbit__rotary_infer, sbit__op_prepare_f32, sbit__rotary_run, sbit__grad_rotary, NULL, NULL,
-     NULL, NULL},
+    SBIT__ATTENTION_ROW("", 23),
+    SBIT__ATTENTION_ROW("", 24),
+    SBIT__ATTENTION_ROW("", 25),
+    SBIT__ATTENTION_ROW("sbit", 1), /* of any opset: what operators of com.microsoft become */
+    SBIT__ROTARY_ROW("", 23),
+    SBIT__ROTARY_ROW("sbit", 1),
     {SBIT__GRAD_DOMAIN, "AttentionGrad", 1, SBIT__T_GRAD, 0, 0, sbit__attention_grad_infer,
      sbit__attention_grad_prepare, sbit__attention_grad_run, NULL, NULL, NULL, NULL, NULL},
+    {"sbit", "AppendKeys", 1, SBIT_T_FLOATS, SBIT_OP_DYNAMIC, 0, sbit__append_infer, NULL,
+     sbit__append_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__ATTENTION_ROW
+#undef SBIT__ROTARY_ROW
 
 SBIT__FN const sbit_op_row *sbit__op_rows_attention(size_t *count)
 {

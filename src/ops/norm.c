@@ -1112,6 +1112,13 @@ static const sbit_op_row sbit__norm_rows[] = {
     SBIT__BATCHNORM_ROW(9, SBIT__T_FLOATS1),
     SBIT__BATCHNORM_ROW(14, SBIT_T_FLOATS),
     SBIT__BATCHNORM_ROW(15, SBIT_T_FLOATS),
+    /* ONNX Runtime writes these two into files of any opset */
+    SBIT__NORM_WITH("LayerNormalization", 1, SBIT_T_FLOATS, sbit__layernorm_infer,
+                    sbit__layernorm_prepare, sbit__layernorm_run, sbit__grad_layer_norm,
+                    &sbit__norm_quant_layer, &sbit__norm_channel_axes),
+    SBIT__NORM_WITH("SimplifiedLayerNormalization", 1, SBIT_T_FLOATS, sbit__rmsnorm_infer,
+                    sbit__layernorm_prepare, sbit__rmsnorm_run, sbit__grad_layer_norm,
+                    &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__NORM_WITH("LayerNormalization", 17, SBIT_T_FLOATS, sbit__layernorm_infer,
                     sbit__layernorm_prepare, sbit__layernorm_run, sbit__grad_layer_norm,
                     &sbit__norm_quant_layer, &sbit__norm_channel_axes),

@@ -47,6 +47,7 @@ extern "C" {
     X(text)             /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */         \
     X(ml)               /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */                           \
     X(einsum)           /* Einsum, Det, misc. */                                                   \
+    X(microsoft)        /* com.microsoft: fused operators, written with others */                  \
     X(grad_elements)    /* internal rows of gradients (ops/gradient_private.h says which) */       \
     X(grad_conv)                                                                                   \
     X(grad_pool)                                                                                   \

@@ -528,14 +528,14 @@ static sbit_status sbit__fake_quantize_run(const sbit_op_call *call, sbit_error 
 
 /* >>rows */
 
-#define SBIT__QDQ_Q(version, types)                                                                \
+#define SBIT__QDQ_Q(domain, version, types)                                                              \
     {                                                                                              \
-        "", "QuantizeLinear", version, types, 0, 0, sbit__quantize_infer, NULL,                    \
+        domain, "QuantizeLinear", version, types, 0, 0, sbit__quantize_infer, NULL,                    \
             sbit__quantize_run_op, NULL, NULL, NULL, NULL, NULL                                    \
     }
-#define SBIT__QDQ_DQ(version, types)                                                               \
+#define SBIT__QDQ_DQ(domain, version, types)                                                             \
     {                                                                                              \
-        "", "DequantizeLinear", version, types, 0, 0, sbit__dequantize_infer, NULL,                \
+        domain, "DequantizeLinear", version, types, 0, 0, sbit__dequantize_infer, NULL,                \
             sbit__dequantize_run_op, NULL, NULL, NULL, NULL, NULL                                  \
     }
 #define SBIT__QDQ_FROM1 (SBIT_T(SBIT_F32) | SBIT_T(SBIT_I32))
@@ -548,20 +548,22 @@ static sbit_status sbit__fake_quantize_run(const sbit_op_call *call, sbit_error 
 #define SBIT__QDQ_TO25 (SBIT__QDQ_TO23 | SBIT_T(SBIT_U2) | SBIT_T(SBIT_I2))
 
 static const sbit_op_row sbit__qdq_rows[] = {
-    SBIT__QDQ_Q(10, SBIT__QDQ_FROM1),
-    SBIT__QDQ_Q(13, SBIT__QDQ_FROM1),
-    SBIT__QDQ_Q(19, SBIT__QDQ_FROM19),
-    SBIT__QDQ_Q(21, SBIT__QDQ_FROM19),
-    SBIT__QDQ_Q(23, SBIT__QDQ_FROM19),
-    SBIT__QDQ_Q(24, SBIT__QDQ_FROM19),
-    SBIT__QDQ_Q(25, SBIT__QDQ_FROM19),
-    SBIT__QDQ_DQ(10, SBIT__QDQ_TO1),
-    SBIT__QDQ_DQ(13, SBIT__QDQ_TO1),
-    SBIT__QDQ_DQ(19, SBIT__QDQ_TO19),
-    SBIT__QDQ_DQ(21, SBIT__QDQ_TO21),
-    SBIT__QDQ_DQ(23, SBIT__QDQ_TO23),
-    SBIT__QDQ_DQ(24, SBIT__QDQ_TO23),
-    SBIT__QDQ_DQ(25, SBIT__QDQ_TO25),
+    SBIT__QDQ_Q("", 10, SBIT__QDQ_FROM1),
+    SBIT__QDQ_Q("", 13, SBIT__QDQ_FROM1),
+    SBIT__QDQ_Q("", 19, SBIT__QDQ_FROM19),
+    SBIT__QDQ_Q("", 21, SBIT__QDQ_FROM19),
+    SBIT__QDQ_Q("", 23, SBIT__QDQ_FROM19),
+    SBIT__QDQ_Q("", 24, SBIT__QDQ_FROM19),
+    SBIT__QDQ_Q("", 25, SBIT__QDQ_FROM19),
+    SBIT__QDQ_DQ("", 10, SBIT__QDQ_TO1),
+    SBIT__QDQ_DQ("", 13, SBIT__QDQ_TO1),
+    SBIT__QDQ_DQ("", 19, SBIT__QDQ_TO19),
+    SBIT__QDQ_DQ("", 21, SBIT__QDQ_TO21),
+    SBIT__QDQ_DQ("", 23, SBIT__QDQ_TO23),
+    SBIT__QDQ_DQ("", 24, SBIT__QDQ_TO23),
+    SBIT__QDQ_DQ("", 25, SBIT__QDQ_TO25),
+    SBIT__QDQ_Q("com.microsoft", 1, SBIT__QDQ_FROM19),
+    SBIT__QDQ_DQ("com.microsoft", 1, SBIT__QDQ_TO21),
     {"", "DynamicQuantizeLinear", 11, SBIT_T(SBIT_F32), 0, 0, sbit__dynamic_quantize_infer, NULL,
      sbit__dynamic_quantize_run, NULL, NULL, NULL, NULL, NULL},
     {"sbit", "FakeQuantize", 1, SBIT_T(SBIT_F32), SBIT_OP_IN_PLACE, 0, sbit__fake_quantize_infer,
