@@ -1317,7 +1317,8 @@ static sbit_status sbit__quantized_lstm_expand(sbit_graph *graph, sbit_node_id i
 
 /* ---- rows */
 
-#define SBIT__MS_FLOATS (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16) | SBIT_T(SBIT_F64))
+#define SBIT__MS_ROTARY (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16))
+#define SBIT__MS_FLOATS (SBIT__MS_ROTARY | SBIT_T(SBIT_F64))
 #define SBIT__MS_IDS (SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64))
 #define SBIT__MS_BYTES (SBIT_T(SBIT_U8) | SBIT_T(SBIT_I8))
 #define SBIT__MS_ROW(name, types, infer, expand)                                                   \
@@ -1345,8 +1346,8 @@ static const sbit_op_row sbit__ms_rows[] = {
     SBIT__MS_ROW("Attention", SBIT__MS_FLOATS, sbit__attention_ms_infer, sbit__attention_ms_expand),
     SBIT__MS_ROW("QAttention", SBIT__MS_BYTES, sbit__attention_ms_infer, sbit__attention_ms_expand),
     SBIT__MS_ROW("MultiHeadAttention", SBIT__MS_FLOATS, sbit__mha_infer, sbit__mha_expand),
-    SBIT__MS_ROW("GroupQueryAttention", SBIT__MS_FLOATS, sbit__gqa_infer, sbit__gqa_expand),
-    SBIT__MS_ROW("RotaryEmbedding", SBIT__MS_FLOATS, sbit__rotary_ms_infer, sbit__rotary_ms_expand),
+    SBIT__MS_ROW("GroupQueryAttention", SBIT__MS_ROTARY, sbit__gqa_infer, sbit__gqa_expand),
+    SBIT__MS_ROW("RotaryEmbedding", SBIT__MS_ROTARY, sbit__rotary_ms_infer, sbit__rotary_ms_expand),
     SBIT__MS_ROW("NhwcMaxPool", SBIT__MS_BYTES, sbit__nhwc_pool_infer, sbit__nhwc_pool_expand),
     SBIT__MS_ROW("DynamicQuantizeLSTM", SBIT_T(SBIT_F32), sbit__quantized_lstm_infer,
                  sbit__quantized_lstm_expand),
@@ -1354,6 +1355,7 @@ static const sbit_op_row sbit__ms_rows[] = {
 
 #undef SBIT__MS_ROW
 #undef SBIT__MS_FLOATS
+#undef SBIT__MS_ROTARY
 #undef SBIT__MS_IDS
 #undef SBIT__MS_BYTES
 #undef SBIT__MS
