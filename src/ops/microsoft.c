@@ -73,7 +73,7 @@ static sbit_value_id sbit__expand_out(const sbit__expand *e, size_t i)
     return i < e->node.output_count ? e->node.outputs[i] : sbit__expand_none;
 }
 
-static const sbit_type *sbit__expand_type(const sbit__expand *e, size_t i)
+static const sbit_type *sbit__expand_in_type(const sbit__expand *e, size_t i)
 {
     const sbit_value_id id = sbit__expand_in(e, i);
     return id.idx != 0 ? &sbit_graph_value(e->graph, id)->type : NULL;
@@ -81,14 +81,14 @@ static const sbit_type *sbit__expand_type(const sbit__expand *e, size_t i)
 
 static int32_t sbit__expand_rank(const sbit__expand *e, size_t i)
 {
-    const sbit_type *type = sbit__expand_type(e, i);
+    const sbit_type *type = sbit__expand_in_type(e, i);
     return type != NULL ? type->rank : -1;
 }
 
 /* A number if dim `axis` (from the end if negative) of input i is one, else -1. */
 static int64_t sbit__expand_dim(const sbit__expand *e, size_t i, int32_t axis)
 {
-    const sbit_type *type = sbit__expand_type(e, i);
+    const sbit_type *type = sbit__expand_in_type(e, i);
     axis += type != NULL && axis < 0 ? type->rank : 0;
     return type != NULL && axis >= 0 && axis < type->rank && sbit__dim_known(type->dims[axis])
                ? type->dims[axis].value
@@ -177,7 +177,7 @@ static sbit_value_id sbit__expand_scalar(sbit__expand *e, double value)
 
 static sbit_value_id sbit__expand_cast(sbit__expand *e, sbit_value_id x, sbit_dtype to)
 {
-    const sbit_attr attr = sbit__attr_int("to", to == SBIT_UNDEFINED ? SBIT_F32 : (int64_t)to);
+    const sbit_attr attr = sbit__attr_int("to", (int64_t)(to == SBIT_UNDEFINED ? SBIT_F32 : to));
     return sbit__expand_op(e, "Cast", x, sbit__expand_none, &attr, sbit__expand_none);
 }
 
@@ -580,7 +580,7 @@ static sbit_status sbit__embed_norm_expand(sbit_graph *graph, sbit_node_id id, s
     sbit__expand e = sbit__expand_begin(graph, id, error);
     const sbit_value_id none = sbit__expand_none, ids = e.node.inputs[0];
     const sbit_value_id segments = sbit__expand_in(&e, 1), positions = sbit__expand_in(&e, 8);
-    const sbit_type *words = sbit__expand_type(&e, 2);
+    const sbit_type *words = sbit__expand_in_type(&e, 2);
     const sbit_value_id total = sbit__expand_out(&e, 2), counted = sbit__expand_out(&e, 1);
     const sbit_value_id out = sbit__expand_out(&e, 0);
     sbit_value_id sum[3], at = positions;
@@ -819,7 +819,7 @@ static sbit_status sbit__attention_ms_expand(sbit_graph *graph, sbit_node_id id,
                           "do_rotary and past_present_share_buffer are not supported");
     }
     if (integers) {
-        e.dtype = sbit__expand_type(&e, 3)->dtype;
+        e.dtype = sbit__expand_in_type(&e, 3)->dtype;
     }
     sbit_value_id x = integers ? sbit__attention_ms_product(&e)
                                : sbit__expand_op(&e, "MatMul", e.node.inputs[0], e.node.inputs[1],
