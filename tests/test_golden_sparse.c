@@ -217,6 +217,8 @@ static void compare_nni(const char *group, const char *const *prefixes, int leas
         const bool elements = strcmp(strategy, "level") == 0;
         const char *block = strstr(golden_text(e, "id"), "granularity_1x4") != NULL ? ", BLOCK: 1x4"
                             : strstr(golden_text(e, "id"), "in_channel") != NULL ? ", BLOCK: -1x1"
+                            : strstr(golden_text(e, "id"), "gran1x4") != NULL    ? ", WITHIN: 1x4"
+                            : strstr(golden_text(e, "id"), "gran2x2") != NULL    ? ", WITHIN: 2x2"
                                                                                  : "";
         const bool global = strstr(golden_text(e, "id"), "global") != NULL;
         snprintf(config, sizeof config, "SPARSER: {TYPE: %s, STRATEGY: %s, RATIO: %s%s%s%s}\n",
@@ -314,6 +316,12 @@ TEST(nni_3_0_masks)
                                            "fpgm",
                                            NULL};
     compare_nni("D_nni_3.0_pruners", prefixes, 10);
+}
+
+TEST(nnis_balanced_masks)
+{
+    static const char *const balanced[] = {"level_balance", "level", NULL};
+    compare_nni("D_nni_2.10_pruners", balanced, 5);
 }
 
 /* Gradients of the cross entropy, batches of 4: the same masks in all three versions. */

@@ -381,7 +381,12 @@ TEST(patterns_of_single_elements)
         {"N_OF_M: \"2:4\"", {0, 1, 0, 1, 0, 1, 0, 1, 1, 0, 1, 0, 1, 0, 1, 0}},
         /* 2 outputs x 2 inputs: sums 20 20 20 20 -> the first two of four blocks */
         {"BLOCK: 2x2, RATIO: 0.5", {0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1}},
+        /* the same by a ratio of every column, and of every pair of its elements */
+        {"WITHIN: 1x4, RATIO: 0.5", {0, 1, 0, 1, 0, 1, 0, 1, 1, 0, 1, 0, 1, 0, 1, 0}},
+        {"WITHIN: 1x2, RATIO: 0.5", {0, 1, 0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0}},
         /* whole inputs: all worth 20 */
+        {"BLOCK: 9223372036854775807x1, RATIO: 0.25",
+         {0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
         {"BLOCK: -1x1, RATIO: 0.25", {0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -157,12 +157,48 @@ static sbit_status sbit__mask_rows_apart(const sbit__sparse_layer *layer, const 
     return SBIT_OK;
 }
 
+static int64_t sbit__block_length(int64_t asked, int64_t all)
+{
+    return asked > 0 && asked < all ? asked : all;
+}
+
+/* Of every block of h rows and w columns, those at the borders shorter, the smallest elements. */
+static sbit_status sbit__mask_within(const sbit__sparse_layer *layer, const sbit__grid3 *g,
+                                     uint8_t *keep, sbit__arena *scratch, sbit_error *error)
+{
+    const int64_t h = sbit__block_length(layer->settings.within[0], g->rows);
+    const int64_t w = sbit__block_length(layer->settings.within[1], g->columns);
+    const int64_t down = (g->rows + h - 1) / h, across = (g->columns + w - 1) / w;
+    int64_t *at = (int64_t *)sbit__arena_array(scratch, (size_t)(h * w) + 1, sizeof *at);
+    if (at == NULL) {
+        return sbit__fail_oom(error, (size_t)(h * w) * sizeof *at);
+    }
+    for (int64_t b = 0; b < down * across * g->rest; b++) {
+        const int64_t top = b / g->rest / across * h, left = b / g->rest % across * w;
+        int64_t n = 0;
+        for (int64_t i = 0; i < h * w; i++) {
+            const int64_t r = top + i / w, c = left + i % w;
+            if (r < g->rows && c < g->columns) {
+                at[n++] = sbit__grid3_at(g, r, c, b % g->rest);
+            }
+        }
+        sbit__arena block;
+        sbit__arena_init(&block, &scratch->allocator);
+        const sbit_status status = sbit__mask_smallest(
+            layer->scores, at, n, (int64_t)floor(layer->settings.ratio * (double)n + 1e-9), keep,
+            &block, error);
+        sbit__arena_deinit(&block);
+        SBIT__TRY(status);
+    }
+    return SBIT_OK;
+}
+
 /* Blocks of h rows and w columns, those at the borders shorter; the smallest means go. */
 static sbit_status sbit__mask_blocks(const sbit__sparse_layer *layer, const sbit__grid3 *g,
                                      uint8_t *keep, sbit__arena *scratch, sbit_error *error)
 {
-    const int64_t h = layer->settings.block[0] > 0 ? layer->settings.block[0] : g->rows;
-    const int64_t w = layer->settings.block[1] > 0 ? layer->settings.block[1] : g->columns;
+    const int64_t h = sbit__block_length(layer->settings.block[0], g->rows);
+    const int64_t w = sbit__block_length(layer->settings.block[1], g->columns);
     const int64_t down = (g->rows + h - 1) / h, across = (g->columns + w - 1) / w;
     const int64_t count = down * across * g->rest;
     double *means = (double *)sbit__arena_array(scratch, 2 * (size_t)count + 2, sizeof *means);
@@ -214,6 +250,9 @@ SBIT__FN sbit_status sbit__mask_elements(const sbit__sparse_layer *layer, uint8_
     }
     if (settings->block[0] != 0) {
         return sbit__mask_blocks(layer, &g, keep, scratch, error);
+    }
+    if (settings->within[0] != 0) {
+        return sbit__mask_within(layer, &g, keep, scratch, error);
     }
     if ((layer->row->traits & SBIT_SPARSER_BY_ROW) != 0) {
         return sbit__mask_rows_apart(layer, &g, keep, scratch, error);

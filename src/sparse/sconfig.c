@@ -32,6 +32,8 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
     {"ALIGN", SBIT_KEY_INT, "1", 1, 1e6, NULL, "channels kept are a multiple of it"},
     {"BLOCK", SBIT_KEY_STRING, "", 0, 0, NULL,
      "unstructured: blocks of rows x columns go, such as 1x4; -1: all of them"},
+    {"WITHIN", SBIT_KEY_STRING, "", 0, 0, NULL,
+     "unstructured: RATIO of every block of rows x columns, such as 1x8, goes (balanced)"},
     {"N_OF_M", SBIT_KEY_STRING, "", 0, 0, NULL,
      "unstructured: 2:4 prunes two of every four neighbours along the inputs, RATIO or not"},
     {"PRUNE_OUTPUTS", SBIT_KEY_STRING, "", 0, 0, NULL,
@@ -93,11 +95,14 @@ static sbit_status sbit__sconfig_check(const sbit_options *options, const char *
         return sbit__option_fail(sbit_options_find(options, "STRATEGY"), section,
                                  "must be a strategy, such as l1norm", error);
     }
+    static const char *const blocks[] = {"BLOCK", "WITHIN"};
     int64_t pair[2];
-    if (!sbit__sconfig_pair(sbit_options_string(options, "BLOCK"), 'x', pair) ||
-        (pair[0] != 0) != (pair[1] != 0) || pair[0] < -1 || pair[1] < -1) {
-        return sbit__option_fail(sbit_options_find(options, "BLOCK"), section,
-                                 "must be ROWSxCOLUMNS, such as 1x4 or -1x8", error);
+    for (size_t i = 0; i < SBIT__COUNT_OF(blocks); i++) {
+        if (!sbit__sconfig_pair(sbit_options_string(options, blocks[i]), 'x', pair) ||
+            (pair[0] != 0) != (pair[1] != 0) || pair[0] < -1 || pair[1] < -1) {
+            return sbit__option_fail(sbit_options_find(options, blocks[i]), section,
+                                     "must be ROWSxCOLUMNS, such as 1x4 or -1x8", error);
+        }
     }
     if (!sbit__sconfig_pair(sbit_options_string(options, "N_OF_M"), ':', pair) || pair[0] < 0 ||
         pair[0] > pair[1]) {
@@ -269,6 +274,7 @@ SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_grap
     out->min_kept = sbit_options_int(options, "MIN_KEPT");
     out->align = sbit_options_int(options, "ALIGN");
     sbit__sconfig_pair(sbit_options_string(options, "BLOCK"), 'x', out->block);
+    sbit__sconfig_pair(sbit_options_string(options, "WITHIN"), 'x', out->within);
     sbit__sconfig_pair(sbit_options_string(options, "N_OF_M"), ':', out->n_of_m);
     return SBIT_OK;
 }

@@ -13,6 +13,7 @@
  *       MIN_KEPT: 1             # channels of a layer that stay
  *       ALIGN: 1                # channels kept are a multiple of it
  *       BLOCK: 1x4              # elements in blocks of rows x columns
+ *       WITHIN: 1x8             # RATIO of every block of rows x columns
  *       DIAGONAL: 3             # all but a band along the diagonal goes
  *       N_OF_M: "2:4"           # two of every four neighbours along the inputs
  *       PRUNE_OUTPUTS: "logits" # outputs of the model that may lose channels
@@ -68,6 +69,7 @@ typedef struct sbit_sparse_settings {
     uint32_t repair;      /* of SBIT_REPAIR_* */
     int64_t min_kept, align;
     int64_t block[2];  /* of elements, rows and columns; 0: none, -1: all */
+    int64_t within[2]; /* blocks that each lose the ratio of their elements; as block */
     int64_t diagonal;  /* all but a band of this width goes; 0: none */
     int64_t n_of_m[2]; /* {2, 4}: two of four neighbours go; 0: none */
 } sbit_sparse_settings;
