@@ -103,6 +103,13 @@ static const accept_case accept_cases[] = {
      "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 4}, OBSERVER: {TYPE: MSE}}\n"
      "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n",
      1690},
+    {"quant.compensate-w4a4", "resnet20", /* nearest: 1719, float: 1763 */
+     "PLACEMENT: generic\nSCHEDULE: {FUSE_BN: true}\nSTEPS: [compensate]\n"
+     "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 4}, OBSERVER: {TYPE: MSE}, "
+     "SPECIFIC: [{\"stem.0\": [QUANTIZER.BIT, 8]}, {\"fc\": [QUANTIZER.BIT, 8]}]}\n"
+     "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 4}, OBSERVER: {TYPE: MSE}, "
+     "SPECIFIC: [{\"stem.0\": [QUANTIZER.BIT, 8]}, {\"fc\": [QUANTIZER.BIT, 8]}]}\n",
+     1709},
 };
 
 TEST(recipes_reach_their_numbers)
