@@ -201,7 +201,7 @@ if echo '#include <stdlib.h>' | gcc -m32 -xc -fsyntax-only - 2>/dev/null; then
 fi
 
 start "the headers are those of src/" "${MAKE:-make} -s -C ../tools check-headers"
-# listed, or pasted by a listed file that includes it (kernels/q8_sets.c)
+# listed, or pasted by a listed file that includes it (kernels/vec_sets.c)
 start "MANIFEST lists every file of src/" "cd ../src && { sed 's/[ #[].*//' MANIFEST;
     sed -n 's|^#include \"\(vec_.*\)\".*|kernels/\1|p' kernels/*.c; } | sort -u >$dir/listed &&
     ! find * -type f ! -name MANIFEST ! -name '*.md' | sort | comm -13 $dir/listed - | grep ."

@@ -595,7 +595,7 @@ static void check_shared_model(sbit_graph *graph, test_heap *heap, const char *n
                       (int)(heap->peak_bytes - before));
             /* what a further session costs beside its activations: 55 nodes, 278 value ids */
             CHECK_MSG(strcmp(name, "bench/mobilenet_v2") != 0 ||
-                          memory.total_bytes - memory.activation_bytes <= 65536,
+                          memory.total_bytes - memory.activation_bytes <= 72 * 1024,
                       "%s: %d bytes beside activations", name,
                       (int)(memory.total_bytes - memory.activation_bytes));
         }
@@ -955,8 +955,66 @@ TEST(fused_equals_unfused)
         run_tail(tails[i].tail, true, plain, &none);
         CHECK_EQ_I64(count, tails[i].nodes);
         CHECK_EQ_I64(none, 0);
-        check_floats(fused, plain, 2 * 7 * 6 * 5, 2e-6);
+        check_floats(fused, plain, 2 * 7 * 6 * 5, 4e-6);
     }
+}
+
+/* x [1,16,9,10] - Pad - Conv - Relu - MaxPool - GlobalAveragePool: output and the rows that ran. */
+static void run_chain(bool exact, bool disable_fusion, float *out, char *rows, size_t capacity)
+{
+    build b;
+    sbit_session_desc desc;
+    sbit_node_profile nodes[16];
+    static float x[16 * 9 * 10];
+    static const int64_t pads[8] = {0, 0, 1, 0, 0, 0, 1, 2}, own[4] = {0, 1, 0, 0};
+    static const int64_t kernel[2] = {2, 2};
+    const sbit_attr attr = build_ints("pads", own, 4);
+    const sbit_attr window = build_ints("kernel_shape", kernel, 2);
+    sbit_value_id in[2];
+    build_begin(&b, 17);
+    in[0] = build_input(&b, "x", SBIT_F32, "N,16,9,10");
+    in[1] = build_constant(&b, "pads", SBIT_I64, "8", pads);
+    in[0] = build_binary(&b, "Pad", "pad", in[0], in[1]);
+    in[1] = build_weights(&b, "w", "20,16,3,3", 1);
+    in[0] = build_unary(&b, "Relu", "relu", build_node(&b, "Conv", "conv", in, 2, &attr, 1));
+    in[0] = build_node(&b, "MaxPool", "pool", in, 1, &window, 1);
+    build_output(&b, build_unary(&b, "GlobalAveragePool", "mean", in[0]));
+    memset(&desc, 0, sizeof desc);
+    desc.exact = exact;
+    desc.disable_fusion = disable_fusion;
+    sbit_session *session = session_of(&b, &desc);
+    rows[0] = '\0';
+    if (session != NULL) {
+        fill(x, 16 * 9 * 10, 7);
+        set_floats(session, "x", "1,16,9,10", x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        memcpy(out, floats_of(session, 0), 20 * sizeof(float));
+        const size_t count = sbit_session_profile(session, nodes, 16);
+        for (size_t i = 0; i < count && i < 16; i++) {
+            const sbit_node *node = nodes[i].lowered;
+            if (nodes[i].fused_into.idx == 0) {
+                const size_t used = strlen(rows);
+                snprintf(rows + used, capacity - used, "%s%s%d", used > 0 ? " " : "",
+                         node->op_type, (int)sbit_node_int(node, "winograd", 0));
+            }
+        }
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+TEST(float_chains_run_with_channels_last)
+{
+    static float fast[20], exact[20], plain[20];
+    char rows[256];
+    run_chain(false, false, fast, rows, sizeof rows);
+    CHECK_STR(rows, "ConvLast4 MaxPoolLast0 GlobalAveragePoolLast0");
+    run_chain(true, false, exact, rows, sizeof rows);
+    CHECK_STR(rows, "ConvLast0 MaxPoolLast0 GlobalAveragePoolLast0");
+    run_chain(false, true, plain, rows, sizeof rows);
+    CHECK_STR(rows, "Pad0 Conv0 Relu0 MaxPool0 GlobalAveragePool0");
+    check_floats(exact, plain, 20, 4e-6);
+    check_floats(fast, plain, 20, 2e-5);
 }
 
 static sbit_status count_tap(const sbit_graph *graph, sbit_value_id id, const sbit_value *value,
@@ -1331,9 +1389,15 @@ TEST(every_node_runs_alone_on_tapped_inputs)
             const sbit_value *got = sbit_session_output(session, 0);
             if (CHECK(got != NULL && want != NULL) &&
                 CHECK_EQ_I64(sbit_tensor_bytes(&got->tensor), sbit_tensor_bytes(&want->tensor))) {
-                CHECK_MSG(memcmp(got->tensor.data, want->tensor.data,
-                                 sbit_tensor_bytes(&got->tensor)) == 0,
-                          "%s '%s' differs", node->op_type, node->name);
+                /* by itself a node is lowered: a Conv's sums have another order */
+                if (strcmp(node->op_type, "Conv") == 0) {
+                    check_floats((const float *)got->tensor.data, (const float *)want->tensor.data,
+                                 sbit_tensor_count(&got->tensor), 2e-5);
+                } else {
+                    CHECK_MSG(memcmp(got->tensor.data, want->tensor.data,
+                                     sbit_tensor_bytes(&got->tensor)) == 0,
+                              "%s '%s' differs", node->op_type, node->name);
+                }
                 alone++;
             }
             sbit_session_destroy(session);

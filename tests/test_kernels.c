@@ -2,7 +2,7 @@
 /* test_kernels.c: every kernel on every instruction set of this machine, at the sizes where vector
  * code goes wrong, against plain loops in double; the matrix and convolution drivers likewise.
  * Arrays end where an unreadable page begins, so that one element too many is a crash. */
-#include "../src/kernels/kernels_private.h"
+#include "../src/kernels/last_private.h"
 #include "test.h"
 
 #include <sys/mman.h> /* mmap, mprotect */
@@ -10,7 +10,7 @@
 /* ---- memory with a forbidden page behind it */
 
 enum {
-    SLOTS = 8,
+    SLOTS = 11,
     SLOT_BYTES = 8 << 20,
     PAGE = 1 << 16 /* a multiple of any page size */
 };
@@ -1037,10 +1037,58 @@ static int64_t out_size(const sbit__conv_shape *s, int d, int64_t pad_end)
     return (s->in[d] + s->pad_begin[d] + pad_end - reach) / s->stride[d] + 1;
 }
 
+/* to[n][j][i] = from[n][i][j] */
+static void exchange(int64_t n, int64_t rows, int64_t columns, const float *from, float *to)
+{
+    for (int64_t at = 0; at < n * rows * columns; at++) {
+        const int64_t i = at / columns % rows, j = at % columns;
+        to[at / rows / columns * rows * columns + j * rows + i] = from[at];
+    }
+}
+
+static bool channels_last;  /* which driver is tested */
+static int64_t winograd;    /* and which of its forms */
+
+/* The driver with channels last, from and to channels first. */
+static void run_last_conv(sbit_ctx *ctx, const sbit__conv_shape *s, const float *x, const float *w,
+                          const float *bias, const sbit__epilogue *ep, float *y)
+{
+    const int64_t in = s->in[0] * s->in[1] * s->in[2], out = s->out[0] * s->out[1] * s->out[2];
+    const int64_t y_size = s->batch * s->out_channels * out;
+    sbit__last_conv conv;
+    sbit__epilogue last_ep;
+    memset(&conv, 0, sizeof conv);
+    memset(&last_ep, 0, sizeof last_ep);
+    conv.shape = *s;
+    conv.winograd = winograd;
+    sbit__last_conv_plan(ctx, &conv);
+    float *last_x = fenced_floats(8, s->batch * s->in_channels * in);
+    float *last_y = fenced_floats(9, y_size), *last_residual = fenced_floats(10, y_size);
+    float *packed = (float *)fenced(5, conv.packed_bytes, false);
+    void *scratch = fenced(6, conv.scratch_bytes, false);
+    exchange(s->batch, s->in_channels, in, x, last_x);
+    if (ep != NULL) {
+        last_ep = *ep;
+        if (ep->residual != NULL) {
+            exchange(s->batch, s->out_channels, out, ep->residual, last_residual);
+            last_ep.residual = last_residual;
+        }
+    }
+    sbit__last_conv_pack(ctx, &conv, w, packed);
+    sbit__last_conv_run(ctx, &conv, last_x, packed, bias, ep != NULL ? &last_ep : NULL, last_y,
+                        scratch);
+    exchange(s->batch, out, s->out_channels, last_y, y);
+}
+
 static void run_conv(int isa, int threads, const sbit__conv_shape *s, const float *x,
                      const float *w, const float *bias, const sbit__epilogue *ep, float *y)
 {
     sbit_ctx *ctx = ctx_of(isa, threads);
+    if (channels_last) {
+        run_last_conv(ctx, s, x, w, bias, ep, y);
+        sbit_ctx_destroy(ctx);
+        return;
+    }
     sbit__conv conv;
     sbit__conv_plan(ctx, s, &conv);
     float *packed = (float *)fenced(5, conv.packed_bytes, false);
@@ -1083,6 +1131,15 @@ static void check_conv(int isa, const sbit__conv_shape *s, int64_t turn)
                               at % s->out[2]};
         double size = 1;
         double sum = conv_at(s, x, w, i / out_pixels / s->out_channels, channel, o, &size);
+        for (int64_t t = 0; t < winograd * winograd; t++) { /* the largest of the tile counts */
+            const int64_t other[3] = {o[0], o[1] / winograd * winograd + t / winograd,
+                                      o[2] / winograd * winograd + t % winograd};
+            double its = 1;
+            if (t > 0 && other[1] < s->out[1] && other[2] < s->out[2]) {
+                (void)conv_at(s, x, w, i / out_pixels / s->out_channels, channel, other, &its);
+                size = its > size ? its : size;
+            }
+        }
         sum += used_bias != NULL ? (double)bias[channel] : 0.0;
         sum += used != NULL && ep.residual != NULL ? (double)residual[i] : 0.0;
         if (!CHECK_NEAR((double)y[i], activate(sum, used), 2e-6 * size)) {
@@ -1122,7 +1179,7 @@ static const int64_t conv_shapes[][14] = {
     {3, 1, 1, 1, 2, 2, 5, 5, 1, 1, 1, 1, 2, 2},     {1, 1, 6, 1, 28, 28, 5, 5, 1, 1, 1, 1, 0, 0},
     {4, 1, 1, 1, 100, 5, 3, 3, 1, 1, 1, 1, 1, 1},   {1, 7, 5, 9, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}};
 
-TEST(conv_driver)
+static void check_conv_shapes(void)
 {
     EACH_ISA(isa, kernels)
     {
@@ -1149,7 +1206,19 @@ TEST(conv_driver)
     }
 }
 
-TEST(conv_driver_random)
+TEST(conv_driver)
+{
+    channels_last = false;
+    check_conv_shapes();
+}
+
+TEST(conv_driver_with_channels_last)
+{
+    channels_last = true;
+    check_conv_shapes();
+}
+
+static void check_conv_random(void)
 {
     EACH_ISA(isa, kernels)
     {
@@ -1180,4 +1249,107 @@ TEST(conv_driver_random)
             }
         }
     }
+}
+
+TEST(conv_driver_random)
+{
+    channels_last = false;
+    check_conv_random();
+}
+
+/* Windows that hang over the edge, long sums, channels around a vector's lanes. */
+TEST(pools_with_channels_last)
+{
+    static const int64_t shapes[][7] = {/* channels, in, kernel, stride, dilation, pads */
+                                        {1, 5, 3, 2, 1, 1, 1},    {16, 8, 2, 2, 1, 0, 0},
+                                        {67, 7, 3, 1, 2, 2, 1},   {33, 14, 14, 1, 1, 0, 0},
+                                        {130, 9, 5, 3, 1, 2, 4}};
+    EACH_ISA(isa, kernels)
+    {
+        for (size_t i = 0; i < 4 * SBIT__COUNT_OF(shapes); i++) {
+            const int64_t *t = shapes[i / 4];
+            sbit_ctx *ctx = ctx_of(isa, i % 2 == 0 ? 1 : 3);
+            sbit__last_pool pool;
+            memset(&pool, 0, sizeof pool);
+            pool.batch = 2;
+            pool.channels = t[0];
+            pool.average = i % 4 >= 2;
+            pool.count_pads = i % 8 >= 4;
+            for (int d = 0; d < 3; d++) {
+                const bool used = d > 0;
+                pool.in[d] = used ? t[1] : 1;
+                pool.kernel[d] = used ? t[2] : 1;
+                pool.stride[d] = used ? t[3] : 1;
+                pool.dilation[d] = used ? t[4] : 1;
+                pool.pad_begin[d] = used ? t[5] : 0;
+                pool.pad_end[d] = used ? t[6] : 0;
+                pool.out[d] = used ? (t[1] + t[5] + t[6] - (t[2] - 1) * t[4] - 1) / t[3] + 1 : 1;
+            }
+            sbit__last_pool_plan(ctx, &pool);
+            const float *x = random_floats(0, 2 * t[1] * t[1] * t[0]);
+            const int64_t side = pool.out[1], y_size = 2 * side * side * t[0];
+            float *y = fenced_floats(4, y_size);
+            sbit__last_pool_run(ctx, &pool, x, y, fenced(6, pool.scratch_bytes, false));
+            for (int64_t at = 0; at < y_size; at++) {
+                const int64_t c = at % t[0], w = at / t[0] % side, h = at / t[0] / side % side;
+                double sum = 0, largest = -INFINITY, count = 0;
+                for (int64_t k = 0; k < t[2] * t[2]; k++) {
+                    const int64_t ih = h * t[3] - t[5] + k / t[2] * t[4];
+                    const int64_t iw = w * t[3] - t[5] + k % t[2] * t[4];
+                    const bool inside = ih >= 0 && ih < t[1] && iw >= 0 && iw < t[1];
+                    const float v = inside ? x[((at / t[0] / side / side * t[1] + ih) * t[1] + iw) *
+                                                   t[0] + c]
+                                           : 0.0f;
+                    sum += (double)v;
+                    largest = inside && (double)v > largest ? (double)v : largest;
+                    count += inside || (pool.count_pads && ih < t[1] + t[6] && iw < t[1] + t[6]);
+                }
+                if (!CHECK_NEAR((double)y[at], pool.average ? sum / count : largest, 1e-6)) {
+                    printf("  isa %d shape %d at %d\n", isa, (int)i, (int)at);
+                    break;
+                }
+            }
+            sbit_ctx_destroy(ctx);
+        }
+    }
+}
+
+/* channels in and out, batch, height, width, padding in front and behind of both axes */
+static const int64_t winograd_shapes[][9] = {
+    {16, 16, 1, 4, 4, 1, 1, 1, 1},  {16, 64, 1, 8, 8, 1, 1, 1, 1},  {17, 33, 1, 7, 9, 1, 1, 1, 1},
+    {3, 5, 3, 5, 6, 0, 2, 1, 0},    {64, 20, 1, 13, 3, 2, 0, 0, 2}, {32, 40, 1, 9, 10, 1, 1, 1, 1},
+    {1, 1, 1, 3, 3, 0, 0, 0, 0},    {40, 70, 2, 6, 6, 1, 1, 1, 1}};
+
+TEST(conv_driver_winograd)
+{
+    channels_last = true;
+    EACH_ISA(isa, kernels)
+    {
+        for (size_t i = 0; i < 2 * SBIT__COUNT_OF(winograd_shapes); i++) {
+            const int64_t *p = winograd_shapes[i / 2];
+            sbit__conv_shape s;
+            memset(&s, 0, sizeof s);
+            winograd = i % 2 == 0 ? 4 : 2;
+            s.groups = 1;
+            s.in_channels = p[0];
+            s.out_channels = p[1];
+            s.batch = p[2];
+            for (int d = 0; d < 3; d++) {
+                s.in[d] = d > 0 ? p[2 + d] : 1;
+                s.kernel[d] = d > 0 ? 3 : 1;
+                s.stride[d] = s.dilation[d] = 1;
+                s.pad_begin[d] = d > 0 ? p[3 + 2 * d] : 0;
+                s.out[d] = out_size(&s, d, d > 0 ? p[4 + 2 * d] : 0);
+            }
+            CHECK(sbit__last_may_winograd(&s));
+            check_conv(isa, &s, (int64_t)i);
+        }
+    }
+    winograd = 0;
+}
+
+TEST(conv_driver_with_channels_last_random)
+{
+    channels_last = true;
+    check_conv_random();
 }

@@ -61,6 +61,8 @@ typedef struct sbit_session_desc {
     bool disable_fusion;   /* no lowering: every operator by itself, as ONNX defines it */
     bool disable_integers; /* what lies between DequantizeLinear and QuantizeLinear is
                               computed in float32: a simulation */
+    bool exact;            /* no Winograd, which adds and subtracts neighbours: its error is up to
+                              1e-5 of the largest sum of |terms| among 4 x 4 outputs */
     bool profile;          /* measure each node */
     size_t max_bytes;      /* 0: no limit on the session's memory: total_bytes below */
     size_t dynamic_bytes;  /* 0: no limit on the part of it that is found while running */

@@ -423,11 +423,13 @@ static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, s
         return;
     }
     while (into.idx != 0 && sbit__lowered_origin(lowered, into).idx == id.idx) {
+        if (sbit__session_is_layout(s, out->lowered->id)) { /* a change of layout stood in front */
+            out->lowered = sbit_graph_node(s->graph, into);
+        }
         const uint32_t at = s->node_at[into.idx];
         const sbit__exec_node *data = at != 0 ? &s->nodes[at - 1] : NULL;
         out->nanoseconds += data != NULL ? data->nanoseconds : 0;
-        out->runs +=
-            data == NULL || (out->runs > 0 && sbit__session_is_layout(s, into)) ? 0 : data->runs;
+        out->runs += data == NULL || sbit__session_is_layout(s, into) ? 0 : data->runs;
         into = sbit_graph_next(s->graph, into);
     }
 }

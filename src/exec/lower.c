@@ -351,7 +351,7 @@ static sbit_status sbit__lower_run(sbit__lowering *lower, bool integers, sbit_er
 }
 
 SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint32_t kept_limit,
-                                       bool integers, sbit__lowered *result, sbit__arena *arena,
+                                       bool integers, bool exact, sbit__lowered *result, sbit__arena *arena,
                                        sbit_error *error)
 {
     sbit__lowering lower;
@@ -361,6 +361,7 @@ SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint
     lower.graph = graph;
     lower.kept = kept;
     lower.kept_limit = kept_limit;
+    lower.exact = exact;
     lower.result = result;
     lower.arena = arena;
     status = sbit__facts_init(&lower.facts, graph, NULL);

@@ -6,6 +6,7 @@
  * with HardSwish's constants. The internal row has the operator's name; its inputs are those of the
  *     operator, input 3 is what is added; attributes activation, lo and hi (sbit__epilogue) come
  *     behind the operator's own.
+ *   - Pad with zeros in front of a Conv: part of its padding.
  *   - QuantizeLinear with DequantizeLinear of the same constant scale and zero point per tensor
  *     behind it: FakeQuantize, inputs x, scale and zero point, attribute to (the integers' type).
  * Only float32.
@@ -14,6 +15,7 @@
 
 #include <math.h> /* INFINITY, fabsf */
 
+#define SBIT__LOWER_SPATIAL 3
 #define SBIT__LOWER_NODES 5  /* sum, Add, gate, activation */
 #define SBIT__LOWER_ATTRS 16 /* of a node with what is added; a Conv has at most 6 */
 
@@ -213,6 +215,86 @@ static sbit_status sbit__lower_sum(sbit__lowering *lower, const sbit_node *node,
     return tail.count > 1 ? sbit__lower_make_sum(lower, node, &tail, error) : SBIT_OK;
 }
 
+/* >>padding */
+
+/* What a Pad with constant zeros adds in front of and behind spatial axes, as Conv's pads. */
+static bool sbit__lower_pads(const sbit__lowering *lower, const sbit_node *pad, int64_t *pads)
+{
+    const sbit_attr *mode = sbit_node_attr(pad, "mode");
+    const sbit_tensor *amounts = sbit__lower_constant(lower, sbit__lower_in(pad, 1));
+    const int32_t rank = sbit__lower_type(lower, pad->inputs[0])->rank;
+    float value = 0.0f;
+    if (!sbit__lower_is(lower, pad, "Pad") || rank < 3 || rank > 2 + SBIT__LOWER_SPATIAL ||
+        (mode != NULL && (mode->s.size != 8 || memcmp(mode->s.data, "constant", 8) != 0)) ||
+        amounts == NULL || amounts->dtype != SBIT_I64 || sbit__lower_in(pad, 3).idx != 0 ||
+        sbit_tensor_count(amounts) != 2 * rank ||
+        (sbit__lower_in(pad, 2).idx != 0 &&
+         !sbit__lower_scalar(lower, sbit__lower_in(pad, 2), &value)) ||
+        value != 0.0f) {
+        return false;
+    }
+    for (int32_t i = 0; i < 2 * rank; i++) {
+        const int32_t axis = i % rank;
+        const int64_t amount = sbit__tensor_i64_at(amounts, i);
+        if (amount < 0 || amount > INT32_MAX || (axis < 2 && amount != 0)) {
+            return false;
+        }
+        if (axis >= 2) {
+            pads[(i < rank ? 0 : rank - 2) + axis - 2] = amount;
+        }
+    }
+    return true;
+}
+
+static sbit_status sbit__lower_pad(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    const sbit_node *pad = sbit__lower_producer(lower, node->inputs[0]);
+    const sbit_attr *own = sbit_node_attr(node, "pads"), *kind = sbit_node_attr(node, "auto_pad");
+    sbit_attr *attrs = (sbit_attr *)lower->work;
+    int64_t pads[2 * SBIT__LOWER_SPATIAL];
+    sbit_value_id inputs[3];
+    sbit_node_id nodes[2];
+    sbit__lower_desc desc;
+    if (pad == NULL || node->input_count > 3 || node->attr_count + 1 > SBIT__LOWER_ATTRS ||
+        (kind != NULL && (kind->s.size != 6 || memcmp(kind->s.data, "NOTSET", 6) != 0)) ||
+        !sbit__lower_is_f32(lower, node->inputs[0]) || !sbit__lower_inner(lower, node->inputs[0], 1) ||
+        !sbit__lower_pads(lower, pad, pads)) {
+        return SBIT_OK;
+    }
+    const size_t count = 2 * (size_t)(sbit__lower_type(lower, pad->inputs[0])->rank - 2);
+    if (own != NULL && own->count != count) {
+        return SBIT_OK;
+    }
+    memset(&desc, 0, sizeof desc);
+    for (size_t i = 0; i < node->attr_count; i++) {
+        if (&node->attrs[i] != own) {
+            attrs[desc.attr_count++] = node->attrs[i];
+        }
+    }
+    for (size_t i = 0; own != NULL && i < count; i++) {
+        pads[i] += own->ints[i];
+    }
+    memset(&attrs[desc.attr_count], 0, sizeof attrs[0]);
+    attrs[desc.attr_count].name = "pads";
+    attrs[desc.attr_count].type = SBIT_ONNX_ATTR_INTS;
+    attrs[desc.attr_count].ints = pads;
+    attrs[desc.attr_count++].count = count;
+    memcpy(inputs, node->inputs, node->input_count * sizeof inputs[0]);
+    inputs[0] = pad->inputs[0];
+    nodes[0] = node->id;
+    nodes[1] = pad->id;
+    desc.domain = "";
+    desc.op_type = "Conv";
+    desc.inputs = inputs;
+    desc.input_count = node->input_count;
+    desc.outputs = node->outputs;
+    desc.output_count = 1;
+    desc.attrs = attrs;
+    desc.nodes = nodes;
+    desc.node_count = 2;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
 /* >>fake quantization */
 
 /* Input `i` of both nodes is the same constant, or missing in both. */
@@ -266,6 +348,7 @@ static sbit_status sbit__lower_fake_quantize(sbit__lowering *lower, const sbit_n
 /* >>table */
 
 static const sbit__lower_entry sbit__lower_float_table[] = {
+    {"Conv", sbit__lower_pad},
     {"Conv", sbit__lower_sum},
     {"ConvTranspose", sbit__lower_sum},
     {"Gemm", sbit__lower_sum},

@@ -1,4 +1,4 @@
-/* lower_layout.c: integer operators with channels last. >>lower-layout
+/* lower_layout.c: operators with channels last. >>lower-layout
  *
  * Called by: lower. Calls: graph.
  * An operator whose kernel wants channels last is put between ToLast and ToFirst. ToFirst then
@@ -12,6 +12,8 @@
 #define SBIT__LAYOUT_INPUTS 64
 #define SBIT__LAYOUT_OUTPUTS 24
 #define SBIT__LAYOUT_ATTRS 16
+#define SBIT__LAYOUT_WINOGRAD 16             /* channels, at least */
+#define SBIT__LAYOUT_CACHE (16 * 1024 * 1024) /* bytes of weights that may come from memory */
 
 /* >>looking */
 
@@ -61,7 +63,8 @@ static sbit_status sbit__layout_value(sbit__lowering *lower, sbit_value_id like,
                                 out, error);
 }
 
-/* `id` with channels last: where it came from, or by a ToLast behind its maker. */
+/* `id` with channels last: where it came from, or by a ToLast behind its maker or, of an input of the
+ * graph, in front of the user. */
 static sbit_status sbit__layout_last(sbit__lowering *lower, sbit_value_id id, const sbit_node *user,
                                      sbit_value_id *out, sbit_error *error)
 {
@@ -77,7 +80,7 @@ static sbit_status sbit__layout_last(sbit__lowering *lower, sbit_value_id id, co
         const sbit_node *other = uses[i].body == NULL && uses[i].node.idx != 0
                                      ? sbit_graph_node(lower->graph, uses[i].node)
                                      : NULL;
-        if (sbit__layout_is(other, "ToLast")) {
+        if (sbit__layout_is(other, "ToLast") && sbit__lower_before(lower, other, user)) {
             *out = other->outputs[0];
             return SBIT_OK;
         }
@@ -91,8 +94,7 @@ static sbit_status sbit__layout_last(sbit__lowering *lower, sbit_value_id id, co
     desc.output_count = 1;
     desc.nodes = maker != NULL ? &maker->id : &user->id;
     desc.node_count = 1;
-    desc.at =
-        maker != NULL ? sbit_graph_next(lower->graph, maker->id) : sbit_graph_first(lower->graph);
+    desc.at = maker != NULL ? sbit_graph_next(lower->graph, maker->id) : user->id;
     return sbit__lower_insert(lower, &desc, NULL, error);
 }
 
@@ -492,12 +494,162 @@ static const sbit__lower_entry sbit__lower_layout_table[] = {
     {NULL, sbit__layout_node},
 };
 
+/* >>float operators with channels last: once they have their activations */
+
+/* Made of constants alone, so that it is packed with the program. */
+static bool sbit__layout_fixed(const sbit__lowering *lower, sbit_value_id id, int depth)
+{
+    const sbit_node *maker = sbit__lower_producer(lower, id);
+    if (sbit__lower_constant(lower, id) != NULL) {
+        return true;
+    }
+    if (depth == 0 || maker == NULL || maker->input_count == 0) {
+        return false;
+    }
+    for (size_t i = 0; i < maker->input_count; i++) {
+        if (maker->inputs[i].idx != 0 && !sbit__layout_fixed(lower, maker->inputs[i], depth - 1)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool sbit__layout_is_f32(const sbit__lowering *lower, sbit_value_id id)
+{
+    const sbit_type *type = sbit__lower_type(lower, id);
+    return type->kind == SBIT_KIND_TENSOR && type->dtype == SBIT_F32 && type->rank >= 3 &&
+           type->rank <= 5;
+}
+
+static int64_t sbit__layout_dim(const sbit_type *type, int32_t axis, int64_t otherwise)
+{
+    return sbit__dim_known(type->dims[axis]) ? type->dims[axis].value : otherwise;
+}
+
+/* 3 x 3 without stride, dilation and groups: 4 or 2 outputs at once along an axis, or 0. Measured:
+ * a transform needs some tiles to share its weights, more of them where these come from memory. */
+static int64_t sbit__layout_winograd(const sbit__lowering *lower, const sbit_node *node)
+{
+    static const char *const ones[] = {"strides", "dilations"};
+    const sbit_type *x = sbit__lower_type(lower, node->inputs[0]);
+    const sbit_type *w = sbit__lower_type(lower, node->inputs[1]);
+    if (lower->exact || x->rank != 4 || w->rank != 4 || sbit_node_int(node, "group", 1) != 1 ||
+        sbit__layout_dim(w, 2, 0) != 3 || sbit__layout_dim(w, 3, 0) != 3 ||
+        sbit__layout_dim(w, 1, 0) < SBIT__LAYOUT_WINOGRAD || sbit__layout_dim(w, 0, 0) < SBIT__LAYOUT_WINOGRAD) {
+        return 0;
+    }
+    for (size_t i = 0; i < SBIT__COUNT_OF(ones); i++) {
+        const sbit_attr *attr = sbit_node_attr(node, ones[i]);
+        for (size_t k = 0; attr != NULL && k < attr->count; k++) {
+            if (attr->ints[k] != 1) {
+                return 0;
+            }
+        }
+    }
+    const sbit_type *y = sbit__lower_type(lower, node->outputs[0]);
+    const int64_t channels = w->dims[0].value * w->dims[1].value;
+    for (int64_t m = 4; m >= 2; m -= 2) {
+        const int64_t bytes = (m + 2) * (m + 2) * channels * (int64_t)sizeof(float);
+        const int64_t high = (sbit__layout_dim(y, 2, 16) + m - 1) / m;
+        const int64_t wide = (sbit__layout_dim(y, 3, 16) + m - 1) / m;
+        if (high * wide >= (bytes > SBIT__LAYOUT_CACHE ? 12 : 4)) {
+            return m;
+        }
+    }
+    return 0;
+}
+
+static sbit_status sbit__layout_conv(sbit__lowering *lower, const sbit_node *node,
+                                     sbit_error *error)
+{
+    const sbit_node_id id = node->id;
+    const int64_t winograd = sbit__layout_winograd(lower, node);
+    sbit__layout_build *build = (sbit__layout_build *)lower->work;
+    if (!sbit__layout_is_f32(lower, node->inputs[0]) ||
+        !sbit__layout_is_f32(lower, node->outputs[0]) ||
+        !sbit__layout_fixed(lower, node->inputs[1], 4) || !sbit__layout_copy(node, build)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__layout_last(lower, node->inputs[0], node, &build->inputs[0], error));
+    if (node->input_count > 3) {
+        SBIT__TRY(sbit__layout_last(lower, node->inputs[3], node, &build->inputs[3], error));
+    }
+    build->domain = "sbit";
+    build->op_type = "ConvLast";
+    if (winograd != 0) {
+        build->attrs[build->attr_count++] = sbit__attr_int("winograd", winograd);
+    }
+    return sbit__layout_finish(lower, id, build, error);
+}
+
+static sbit_status sbit__layout_pool(sbit__lowering *lower, const sbit_node *node,
+                                     const char *op_type, sbit_error *error)
+{
+    const sbit_node_id id = node->id;
+    sbit__layout_build *build = (sbit__layout_build *)lower->work;
+    if (node->output_count != 1 || !sbit__layout_is_f32(lower, node->outputs[0]) ||
+        sbit__layout_source(lower, node->inputs[0]).idx == 0 || !sbit__layout_copy(node, build)) {
+        return SBIT_OK;
+    }
+    build->inputs[0] = sbit__layout_source(lower, node->inputs[0]);
+    build->domain = "sbit";
+    build->op_type = op_type;
+    return sbit__layout_finish(lower, id, build, error);
+}
+
+static sbit_status sbit__layout_float(sbit__lowering *lower, const sbit_node *node,
+                                      sbit_error *error)
+{
+    static const char *const layouts[] = {"ToFirst", "ToLast", NULL};
+    static const char *const passes[] = {"FakeQuantize", NULL};
+    static const char *const plain[] = {
+        "Relu", "Clip", "HardSwish", "HardSigmoid", "Sigmoid",  "Tanh", "Elu",  "Selu",   "Gelu",
+        "Mish", "Exp",  "Sqrt",      "Abs",         "Neg",      "Erf",  "Add",  "Mul",    "Sub",
+        "Div",  "Max",  "Min",       "LeakyRelu",   "Softplus", "Split", "Concat", "Identity", NULL};
+    static const char *const pools[][2] = {{"MaxPool", "MaxPoolLast"},
+                                           {"AveragePool", "AveragePoolLast"},
+                                           {"GlobalAveragePool", "GlobalAveragePoolLast"}};
+    if (sbit__layout_in(node, "sbit", layouts)) {
+        if (sbit__lower_inner(lower, node->outputs[0], 0)) {
+            sbit_graph_erase_node(lower->graph, node->id);
+            lower->changes++;
+        }
+        return SBIT_OK;
+    }
+    if (sbit__lower_is(lower, node, "Conv") || sbit__layout_is(node, "Conv")) {
+        return sbit__layout_conv(lower, node, error);
+    }
+    for (size_t i = 0; i < SBIT__COUNT_OF(pools); i++) {
+        if (sbit__lower_is(lower, node, pools[i][0])) {
+            return sbit__layout_pool(lower, node, pools[i][1], error);
+        }
+    }
+    if (sbit__layout_in(node, "sbit", passes) ||
+        (sbit__layout_in(node, "", plain) && sbit__lower_is(lower, node, node->op_type) &&
+         sbit__lower_type(lower, node->outputs[0])->dtype == SBIT_F32)) {
+        return sbit__layout_pass(lower, node, error);
+    }
+    return SBIT_OK;
+}
+
+static const sbit__lower_entry sbit__lower_last_table[] = {
+    {NULL, sbit__layout_float},
+};
+
 #undef SBIT__LAYOUT_INPUTS
 #undef SBIT__LAYOUT_OUTPUTS
 #undef SBIT__LAYOUT_ATTRS
+#undef SBIT__LAYOUT_WINOGRAD
+#undef SBIT__LAYOUT_CACHE
 
 SBIT__FN const sbit__lower_entry *sbit__lower_entries_layout(size_t *count)
 {
     *count = SBIT__COUNT_OF(sbit__lower_layout_table);
     return sbit__lower_layout_table;
+}
+
+SBIT__FN const sbit__lower_entry *sbit__lower_entries_last(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__lower_last_table);
+    return sbit__lower_last_table;
 }

@@ -27,7 +27,8 @@ extern "C" {
 #define SBIT__LOWER_PHASES(X)                                                                      \
     X(int)    /* nodes between DequantizeLinear and QuantizeLinear, on integers */                 \
     X(layout) /* those with channels last */                                                       \
-    X(float)  /* sums with bias, residual and activation; fake quantization */
+    X(float)  /* sums with bias, residual and activation; fake quantization */                     \
+    X(last)   /* float operators with channels last */
 
 /* The nodes of the caller's graph that a node of the program does the work of. */
 typedef struct sbit__origin {
@@ -54,6 +55,7 @@ typedef struct sbit__lowering {
     sbit__lowered *result;
     sbit__arena *arena; /* as long as the program */
     void *work;         /* SBIT__LOWER_WORK_BYTES for whoever puts a node together */
+    bool exact; /* the session's */
     size_t changes;
 } sbit__lowering;
 
@@ -126,7 +128,7 @@ SBIT__FN sbit_status sbit__lower_reason(sbit__lowering *lower, sbit_node_id node
  * integer operators, too. A graph whose types cannot be inferred is left as it is: planning says
  * what is wrong with it. */
 SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint32_t kept_limit,
-                                       bool integers, sbit__lowered *result, sbit__arena *arena,
+                                       bool integers, bool exact, sbit__lowered *result, sbit__arena *arena,
                                        sbit_error *error);
 /* Replaces operators that are defined by others (row->expand), which may be such, too: first the
  * types that expand() looks at are inferred, if there is such an operator anywhere. */

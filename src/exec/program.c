@@ -148,7 +148,7 @@ static sbit_status sbit__program_lower(sbit_program *program, const sbit_session
         if (lower && (root || !(desc->tap_bodies && tapped))) {
             SBIT__TRY(sbit__lower_graph(graph, root ? program->kept : NULL,
                                         root ? program->kept_limit : 0, !desc->disable_integers,
-                                        result, &program->arena, error));
+                                        desc->exact, result, &program->arena, error));
         }
         SBIT__TRY(sbit__lower_finish(graph, result, &program->arena, error));
     }

@@ -20,7 +20,7 @@ static const sbit_kernels sbit__kernels_avx2 = {SBIT_ISA_AVX2, SBIT__AVX2_TILE_M
                                                 SBIT__KERNEL_LIST(SBIT__ROW_AVX2)};
 static const sbit_kernels sbit__kernels_avx512 = {
     SBIT_ISA_AVX512, SBIT__AVX512_TILE_M, SBIT__AVX512_TILE_N, SBIT__KERNEL_LIST(SBIT__ROW_AVX512)};
-/* VNNI is for integer kernels, which have tables of their own (q8_sets.c). */
+/* VNNI is for integer kernels, which have tables of their own (vec_sets.c). */
 static const sbit_kernels sbit__kernels_avx2vnni = {
     SBIT_ISA_AVX2VNNI, SBIT__AVX2_TILE_M, SBIT__AVX2_TILE_N, SBIT__KERNEL_LIST(SBIT__ROW_AVX2)};
 static const sbit_kernels sbit__kernels_avx512vnni = {SBIT_ISA_AVX512VNNI, SBIT__AVX512_TILE_M,

@@ -1,9 +1,12 @@
-/* vec_avx2.h: vector operations of AVX2; SBIT__VNNI 1: with AVX-VNNI. >>vec_avx2
+/* vec_avx2.h: vector operations of AVX2; SBIT__VNNI 1: with AVX-VNNI, 2: with FMA. >>vec_avx2
  *
- * The names are explained in vec_sse2.h; vec_end.h takes them back. FMA is not asked for, so that
- * compilers cannot join a product and a sum.
+ * The names are explained in vec_sse2.h; vec_end.h takes them back. FMA is not asked for where
+ * compilers must not join a product and a sum.
  */
-#if SBIT__VNNI
+#if SBIT__VNNI == 2
+#define SBIT__V(name) sbit__##name##__avx2fma
+#define SBIT__V_TARGET SBIT__TARGET("avx2,fma")
+#elif SBIT__VNNI
 #define SBIT__V(name) sbit__##name##__avx2vnni
 #define SBIT__V_TARGET SBIT__TARGET("avx2,avxvnni")
 #else
@@ -105,6 +108,20 @@ SBIT__V_INLINE __m256 SBIT__V(div_f32)(__m256 a, __m256 b)
 {
     return _mm256_div_ps(a, b);
 }
+#if SBIT__VNNI == 2
+SBIT__V_INLINE __m256 SBIT__V(fma_f32)(__m256 a, __m256 b, __m256 sum)
+{
+    return _mm256_fmadd_ps(a, b, sum);
+}
+#endif
+SBIT__V_INLINE __m256 SBIT__V(max_f32)(__m256 a, __m256 b)
+{
+    return _mm256_max_ps(a, b);
+}
+SBIT__V_INLINE __m256 SBIT__V(min_f32)(__m256 a, __m256 b)
+{
+    return _mm256_min_ps(a, b);
+}
 SBIT__V_INLINE __m256 SBIT__V(clamp_f32)(__m256 v, __m256 lo, __m256 hi)
 {
     return _mm256_min_ps(_mm256_max_ps(v, lo), hi);
@@ -182,13 +199,19 @@ SBIT__V_INLINE __m256i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lan
     return _mm256_set1_epi32(part);
 }
 
+#define SBIT__V_LAST 2
+enum {
+    SBIT__V(last_m) = 6,
+    SBIT__V(last_v) = SBIT__V_LAST
+};
+
 /* >>products */
 enum {
     SBIT__V(tile_m) = 4,
     SBIT__V(tile_v) = 2,
     SBIT__V(tile_m_narrow) = 8
 };
-#if SBIT__VNNI
+#if SBIT__VNNI == 1
 typedef __m256i SBIT__V(u4);
 typedef __m256i SBIT__V(s4);
 SBIT__V_INLINE __m256i SBIT__V(u4_of)(__m256i v)

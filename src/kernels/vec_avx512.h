@@ -86,7 +86,11 @@ SBIT__V_INLINE __m512 SBIT__V(load_f32)(const float *x, int64_t n)
 }
 SBIT__V_INLINE void SBIT__V(store_f32)(float *y, int64_t n, __m512 v)
 {
-    _mm512_mask_storeu_ps(y, SBIT__V(mask)(n), v);
+    if (n >= 16) {
+        _mm512_storeu_ps(y, v);
+    } else {
+        _mm512_mask_storeu_ps(y, SBIT__V(mask)(n), v);
+    }
 }
 SBIT__V_INLINE __m512 SBIT__V(add_f32)(__m512 a, __m512 b)
 {
@@ -104,6 +108,18 @@ SBIT__V_INLINE __m512 SBIT__V(mul_f32)(__m512 a, __m512 b)
 SBIT__V_INLINE __m512 SBIT__V(div_f32)(__m512 a, __m512 b)
 {
     return _mm512_div_ps(a, b);
+}
+SBIT__V_INLINE __m512 SBIT__V(fma_f32)(__m512 a, __m512 b, __m512 sum)
+{
+    return _mm512_fmadd_ps(a, b, sum);
+}
+SBIT__V_INLINE __m512 SBIT__V(max_f32)(__m512 a, __m512 b)
+{
+    return _mm512_max_ps(a, b);
+}
+SBIT__V_INLINE __m512 SBIT__V(min_f32)(__m512 a, __m512 b)
+{
+    return _mm512_min_ps(a, b);
 }
 SBIT__V_INLINE __m512 SBIT__V(clamp_f32)(__m512 v, __m512 lo, __m512 hi)
 {
@@ -174,6 +190,12 @@ SBIT__V_INLINE __m512i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lan
     memcpy(&part, x, sizeof part);
     return _mm512_set1_epi32(part);
 }
+
+#define SBIT__V_LAST 4
+enum {
+    SBIT__V(last_m) = 7,
+    SBIT__V(last_v) = SBIT__V_LAST
+};
 
 /* >>products */
 #if SBIT__VNNI

@@ -5,4 +5,5 @@
 #undef SBIT__V
 #undef SBIT__V_TARGET
 #undef SBIT__V_INLINE
+#undef SBIT__V_LAST
 #undef SBIT__VNNI

@@ -100,6 +100,18 @@ SBIT__V_INLINE float32x4_t SBIT__V(div_f32)(float32x4_t a, float32x4_t b)
 {
     return vdivq_f32(a, b);
 }
+SBIT__V_INLINE float32x4_t SBIT__V(fma_f32)(float32x4_t a, float32x4_t b, float32x4_t sum)
+{
+    return vfmaq_f32(sum, a, b);
+}
+SBIT__V_INLINE float32x4_t SBIT__V(max_f32)(float32x4_t a, float32x4_t b)
+{
+    return vbslq_f32(vcgtq_f32(a, b), a, b);
+}
+SBIT__V_INLINE float32x4_t SBIT__V(min_f32)(float32x4_t a, float32x4_t b)
+{
+    return vbslq_f32(vcltq_f32(a, b), a, b);
+}
 SBIT__V_INLINE float32x4_t SBIT__V(clamp_f32)(float32x4_t v, float32x4_t lo, float32x4_t hi)
 {
     v = vbslq_f32(vcgtq_f32(v, lo), v, lo);
@@ -175,6 +187,21 @@ SBIT__V_INLINE uint8x16_t SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each 
     memcpy(&part, x, sizeof part);
     return vreinterpretq_u8_u32(vdupq_n_u32(part));
 }
+
+SBIT__V_INLINE void SBIT__V(transpose4)(float32x4_t v[4])
+{
+    const float32x4x2_t a = vtrnq_f32(v[0], v[1]), b = vtrnq_f32(v[2], v[3]);
+    v[0] = vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0]));
+    v[1] = vcombine_f32(vget_low_f32(a.val[1]), vget_low_f32(b.val[1]));
+    v[2] = vcombine_f32(vget_high_f32(a.val[0]), vget_high_f32(b.val[0]));
+    v[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
+}
+
+#define SBIT__V_LAST 4
+enum {
+    SBIT__V(last_m) = 6,
+    SBIT__V(last_v) = SBIT__V_LAST
+};
 
 /* >>products */
 enum {

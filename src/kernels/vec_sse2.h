@@ -1,7 +1,7 @@
 /* vec_sse2.h: vector operations of SSE2. >>vec
  *
- * A vec_*.h names the operations of one instruction set, vec_q8.h is written over them, and
- * vec_end.h takes the names back. They have no include guards: q8_sets.c includes the three for
+ * A vec_*.h names the operations of one instruction set, vec_q8.h and vec_last.h are written over
+ * them, and vec_end.h takes the names back. They have no include guards: vec_sets.c includes them for
  * each set, and tools/amalgamate pastes them where they are included.
  *     SBIT__V(name)  the name with the set's suffix      SBIT__V_TARGET, SBIT__V_INLINE  functions
  *     vi, vf, vb     vectors of int32, of float, of bytes (4 * lanes); all are loaded unaligned
@@ -14,6 +14,9 @@
  *     u4, s4         groups of 4 bytes, unsigned and signed, ready for
  *     dot4           sum[lane] += u[lane][0] * s[lane][0] + ... + u[lane][3] * s[lane][3], exact
  *     tile_m, tile_v a tile's rows and vectors; tile_m_narrow: rows where there is one vector
+ *     fma_f32        a * b + sum, rounded once or twice; only for vec_last.h
+ *     max_f32        b where one is a NaN; min_f32 likewise
+ *     last_m, last_v a tile of vec_last.h: its rows and vectors
  */
 #define SBIT__V(name) sbit__##name##__sse2
 #define SBIT__V_TARGET SBIT__TARGET("sse2")
@@ -112,6 +115,18 @@ SBIT__V_INLINE __m128 SBIT__V(div_f32)(__m128 a, __m128 b)
 {
     return _mm_div_ps(a, b);
 }
+SBIT__V_INLINE __m128 SBIT__V(fma_f32)(__m128 a, __m128 b, __m128 sum)
+{
+    return _mm_add_ps(_mm_mul_ps(a, b), sum);
+}
+SBIT__V_INLINE __m128 SBIT__V(max_f32)(__m128 a, __m128 b)
+{
+    return _mm_max_ps(a, b);
+}
+SBIT__V_INLINE __m128 SBIT__V(min_f32)(__m128 a, __m128 b)
+{
+    return _mm_min_ps(a, b);
+}
 SBIT__V_INLINE __m128 SBIT__V(clamp_f32)(__m128 v, __m128 lo, __m128 hi)
 {
     return _mm_min_ps(_mm_max_ps(v, lo), hi);
@@ -184,6 +199,17 @@ SBIT__V_INLINE __m128i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lan
     memcpy(&part, x, sizeof part);
     return _mm_set1_epi32(part);
 }
+
+SBIT__V_INLINE void SBIT__V(transpose4)(__m128 v[4])
+{
+    _MM_TRANSPOSE4_PS(v[0], v[1], v[2], v[3]);
+}
+
+#define SBIT__V_LAST 2
+enum {
+    SBIT__V(last_m) = 6,
+    SBIT__V(last_v) = SBIT__V_LAST
+};
 
 /* >>products */
 enum {

@@ -172,8 +172,7 @@ SBIT__FN sbit_status sbit__conv_shape_of(const sbit_op_call *call, sbit__conv_sh
     return sbit__conv_check_sizes(call, shape, &window, error);
 }
 
-/* As far as packing needs it: the weights, in one place of an image. False: not to be packed. */
-static bool sbit__conv_weights(const sbit_op_call *call, sbit__conv_shape *shape)
+SBIT__FN bool sbit__conv_weights(const sbit_op_call *call, sbit__conv_shape *shape)
 {
     const sbit_tensor *w = sbit__in(call, 1);
     const int64_t groups = sbit_node_int(call->node, "group", 1);

@@ -44,6 +44,7 @@ extern "C" {
     X(qlinear_elements) /* QLinearAdd, QLinearMul, QLinearConcat, pools, tables, Softmax */        \
     X(qlinear_layout)   /* sbit: ToLast, ToFirst, QMaxPool, QShuffle, QTable */                    \
     X(nbits)            /* MatMulNBits, DynamicQuantizeMatMul */                                   \
+    X(last)             /* sbit: ConvLast, pools */                                                \
     X(text)             /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */         \
     X(ml)               /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */                           \
     X(einsum)           /* Einsum, Det, misc. */                                                   \

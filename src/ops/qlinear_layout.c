@@ -9,6 +9,7 @@
  *   QTable    y = table[x], input 1: 256 bytes; attribute to: the element type
  *   QTables   the same with a table for each channel (axis 1), [C, 256]
  */
+#include "../kernels/last_private.h"
 #include "qlinear_private.h"
 
 /* >>layouts */
@@ -46,7 +47,12 @@ typedef struct sbit__q_layout_task {
     char *y;
     int64_t rows, columns; /* x is [image][rows][columns], y [image][columns][rows] */
     uint8_t flip;
+    const sbit__last_kernels *last;
 } sbit__q_layout_task;
+
+enum {
+    SBIT__Q_LAYOUT_COLUMNS = 64
+};
 
 static void sbit__q_layout_bytes(void *user, int64_t begin, int64_t end, int32_t worker)
 {
@@ -57,22 +63,18 @@ static void sbit__q_layout_bytes(void *user, int64_t begin, int64_t end, int32_t
                     task->flip, (uint8_t *)task->y + at);
 }
 
+/* A unit is SBIT__Q_LAYOUT_COLUMNS columns of an image. */
 static void sbit__q_layout_words(void *user, int64_t begin, int64_t end, int32_t worker)
 {
     const sbit__q_layout_task *task = (const sbit__q_layout_task *)user;
-    const int64_t side = 16;
+    const int64_t side = SBIT__Q_LAYOUT_COLUMNS, blocks = (task->columns + side - 1) / side;
     (void)worker;
-    for (int64_t image = begin; image < end; image++) {
-        const float *x = (const float *)(const void *)task->x + image * task->rows * task->columns;
-        float *y = (float *)(void *)task->y + image * task->rows * task->columns;
-        for (int64_t first = 0; first < task->columns; first += side) {
-            const int64_t last = first + side < task->columns ? first + side : task->columns;
-            for (int64_t i = 0; i < task->rows; i++) {
-                for (int64_t j = first; j < last; j++) {
-                    memcpy(y + j * task->rows + i, x + i * task->columns + j, sizeof *y);
-                }
-            }
-        }
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t at = i / blocks * task->rows * task->columns, first = i % blocks * side;
+        const float *x = (const float *)(const void *)task->x + at + first;
+        float *y = (float *)(void *)task->y + at + first * task->rows;
+        task->last->last_exchange(task->rows, task->columns - first < side ? task->columns - first : side, x,
+                                  task->columns, y, task->rows);
     }
 }
 
@@ -98,8 +100,19 @@ static sbit_status sbit__q_layout_run(const sbit_op_call *call, sbit_error *erro
     task.rows = sbit__q_is_to_last(call) ? channels : positions;
     task.columns = count / images / task.rows;
     task.flip = x->dtype != call->out[0]->dtype ? 0x80 : 0;
-    sbit__parallel_range(call->ctx, images, 1 + 65536 * images / count,
-                         bits == 8 ? sbit__q_layout_bytes : sbit__q_layout_words, &task);
+    task.last = sbit__last_of(call->ctx);
+    if (bits == 8) {
+        sbit__parallel_range(call->ctx, images, 1 + 65536 * images / count, sbit__q_layout_bytes,
+                             &task);
+    } else if (task.rows == 1 || task.columns == 1) {
+        memcpy(task.y, task.x, (size_t)count * sizeof(float));
+    } else {
+        const int64_t blocks =
+            (task.columns + SBIT__Q_LAYOUT_COLUMNS - 1) / SBIT__Q_LAYOUT_COLUMNS;
+        sbit__parallel_range(call->ctx, images * blocks,
+                             1 + 65536 / (SBIT__Q_LAYOUT_COLUMNS * task.rows), sbit__q_layout_words,
+                             &task);
+    }
     return SBIT_OK;
 }
 

@@ -53,6 +53,8 @@ SBIT__FN void sbit__window_split_pad(sbit__window *window, int32_t axis, int64_t
  * numbers. */
 SBIT__FN sbit_status sbit__conv_shape_of(const sbit_op_call *call, sbit__conv_shape *shape,
                                          sbit_error *error);
+/* As far as packing needs it: the weights, in one place of an image. False: not to be packed. */
+SBIT__FN bool sbit__conv_weights(const sbit_op_call *call, sbit__conv_shape *shape);
 
 /* Fails unless input i, if present, is a tensor; *rank -1: unknown. */
 SBIT__FN sbit_status sbit__op_rank(const sbit_op_call *call, int32_t input, int32_t *rank,

@@ -1,11 +1,14 @@
-/* q8_sets.c: the integer kernels for each instruction set, and their tables. >>q8_sets
+/* vec_sets.c: the kernels that are written once, for each instruction set, and their tables. >>vec_sets
  *
- * Called by: the integer drivers, tests. Calls: the kernels.
+ * Called by: the drivers, tests. Calls: the kernels.
  * VNNI multiplies groups of 4 bytes at once; the other sets widen them to 16 bits, because
  * multiply-adds of bytes saturate.
  */
+#include "last_private.h"
 #include "q8_private.h"
 #include "rows_private.h"
+
+#include <math.h> /* INFINITY */
 
 /* Before a loop whose bounds are constants. */
 #if defined(__clang__)
@@ -31,11 +34,20 @@
 
 #include "vec_sse2.h"
 #include "vec_q8.h"
+#include "vec_last.h"
+#include "vec_winograd.h"
+#include "vec_exchange.h"
 #include "vec_end.h"
 
 #define SBIT__VNNI 0
 #include "vec_avx2.h"
 #include "vec_q8.h"
+#include "vec_end.h"
+
+#define SBIT__VNNI 2
+#include "vec_avx2.h"
+#include "vec_last.h"
+#include "vec_winograd.h"
 #include "vec_end.h"
 
 #if SBIT__HAS_AVXVNNI
@@ -48,6 +60,8 @@
 #define SBIT__VNNI 0
 #include "vec_avx512.h"
 #include "vec_q8.h"
+#include "vec_last.h"
+#include "vec_winograd.h"
 #include "vec_end.h"
 
 #define SBIT__VNNI 1
@@ -60,6 +74,9 @@
 
 #include "vec_neon.h"
 #include "vec_q8.h"
+#include "vec_last.h"
+#include "vec_winograd.h"
+#include "vec_exchange.h"
 #include "vec_end.h"
 #endif
 
@@ -93,6 +110,32 @@ static const sbit__q8_kernels sbit__q8_neon = {4, 4 * sbit__tile_v__neon,
                                                SBIT__Q8_LIST(SBIT__Q8_NEON)};
 #endif
 
+/* Wider vectors would not be faster: the memory is what takes time. */
+#define sbit__last_exchange__avx2fma sbit__last_exchange__sse2
+#define sbit__last_exchange__avx512 sbit__last_exchange__sse2
+#define SBIT__LAST_REF(type, name, params) sbit__##name##__ref,
+#define SBIT__LAST_SSE2(type, name, params) sbit__##name##__sse2,
+#define SBIT__LAST_AVX2(type, name, params) sbit__##name##__avx2fma,
+#define SBIT__LAST_AVX512(type, name, params) sbit__##name##__avx512,
+#define SBIT__LAST_NEON(type, name, params) sbit__##name##__neon,
+static const sbit__last_kernels sbit__last_scalar = {1, 8, SBIT__LAST_LIST(SBIT__LAST_REF)};
+#if SBIT__X86
+static const sbit__last_kernels sbit__last_sse2 = {4, sbit__last_v__sse2,
+                                                   SBIT__LAST_LIST(SBIT__LAST_SSE2)};
+static const sbit__last_kernels sbit__last_avx2 = {8, sbit__last_v__avx2fma,
+                                                   SBIT__LAST_LIST(SBIT__LAST_AVX2)};
+static const sbit__last_kernels sbit__last_avx512 = {16, sbit__last_v__avx512,
+                                                     SBIT__LAST_LIST(SBIT__LAST_AVX512)};
+#elif SBIT__HAS_128
+static const sbit__last_kernels sbit__last_neon = {4, sbit__last_v__neon,
+                                                   SBIT__LAST_LIST(SBIT__LAST_NEON)};
+#endif
+
+#undef SBIT__LAST_REF
+#undef SBIT__LAST_SSE2
+#undef SBIT__LAST_AVX2
+#undef SBIT__LAST_AVX512
+#undef SBIT__LAST_NEON
 #undef SBIT__Q8_REF
 #undef SBIT__Q8_SSE2
 #undef SBIT__Q8_AVX2
@@ -132,4 +175,33 @@ SBIT__FN const sbit__q8_kernels *sbit__q8_of(const sbit_ctx *ctx)
 {
     const sbit__q8_kernels *kernels = sbit__q8_kernels_of(sbit_ctx_isa(ctx));
     return kernels != NULL ? kernels : &sbit__q8_scalar;
+}
+
+SBIT__FN const sbit__last_kernels *sbit__last_kernels_of(sbit_isa isa)
+{
+    switch (isa) {
+    case SBIT_ISA_SCALAR:
+        return &sbit__last_scalar;
+#if SBIT__X86
+    case SBIT_ISA_SSE2:
+        return &sbit__last_sse2;
+    case SBIT_ISA_AVX2:
+    case SBIT_ISA_AVX2VNNI:
+        return &sbit__last_avx2;
+    case SBIT_ISA_AVX512:
+    case SBIT_ISA_AVX512VNNI:
+        return &sbit__last_avx512;
+#elif SBIT__HAS_128
+    case SBIT_ISA_NEON:
+        return &sbit__last_neon;
+#endif
+    default:
+        return NULL;
+    }
+}
+
+SBIT__FN const sbit__last_kernels *sbit__last_of(const sbit_ctx *ctx)
+{
+    const sbit__last_kernels *kernels = sbit__last_kernels_of(sbit_ctx_isa(ctx));
+    return kernels != NULL ? kernels : &sbit__last_scalar;
 }

@@ -1,0 +1,520 @@
+/* last_conv.c: float convolutions with channels last. >>last_conv
+ *
+ * Called by: ops/last.c. Calls: the kernels with channels last, threads.
+ * Four forms:
+ *   pixels     a unit is a run of output pixels of all images; a table says where each tap of each
+ *              of them begins, which is in a row of zeros where it lies outside of the input
+ *   bands      few input channels: a unit is some output rows; the input rows that they see are
+ *              copied between borders of zeros, so that all taps of a row are one run
+ *   Winograd   last_winograd.c
+ *   depthwise  a unit is some output rows and some channels; windows are cut at the borders
+ * Units are shared out to threads; with few of them, several units share the panels of a group.
+ */
+#include "last_private.h"
+#include "rows_private.h"
+
+enum {
+    SBIT__LAST_UNIT_BYTES = 256 * 1024, /* of input that a unit of pixels sees, about */
+    SBIT__LAST_UNIT_PIXELS = 196,
+    SBIT__LAST_UNIT_LEAST = 42,
+    SBIT__LAST_BAND_BYTES = 64 * 1024,
+    SBIT__LAST_MERGED = 8,                /* input channels, at most, for bands */
+    SBIT__LAST_WORTH_A_THREAD = 256 * 1024 /* multiplications */
+};
+
+/* >>plan */
+
+static int64_t sbit__last_taps(const sbit__conv_shape *s)
+{
+    return s->kernel[0] * s->kernel[1] * s->kernel[2];
+}
+
+/* Input positions that `count` outputs see along an axis. */
+static int64_t sbit__last_reach(const sbit__conv_shape *s, int axis, int64_t count)
+{
+    return (count - 1) * s->stride[axis] + (s->kernel[axis] - 1) * s->dilation[axis] + 1;
+}
+
+static int64_t sbit__last_band_floats(const sbit__conv_shape *s, int64_t rows)
+{
+    return s->kernel[0] * sbit__last_reach(s, 1, rows) * sbit__last_reach(s, 2, s->out[2]) *
+           s->in_channels;
+}
+
+static int64_t sbit__last_macs(const sbit__last_conv *conv) /* weighted: depthwise is slower */
+{
+    const sbit__conv_shape *s = &conv->shape;
+    return s->batch * s->out[0] * s->out[1] * s->out[2] * s->out_channels *
+           sbit__last_taps(s) * (s->in_channels / s->groups) * (conv->depthwise ? 2 : 1);
+}
+
+/* Units that are worth a thread each, at most `most`. */
+static int64_t sbit__last_wanted(const sbit_ctx *ctx, const sbit__last_conv *conv)
+{
+    const int64_t threads = sbit_ctx_threads(ctx);
+    return threads == 1 ? 1
+                        : sbit__larger(sbit__smaller(sbit__last_macs(conv) /
+                                                         SBIT__LAST_WORTH_A_THREAD,
+                                                     4 * threads),
+                                       1);
+}
+
+static void sbit__last_plan_pixels(const sbit_ctx *ctx, sbit__last_conv *conv)
+{
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t all = s->batch * s->out[0] * s->out[1] * s->out[2];
+    const int64_t wanted = sbit__last_wanted(ctx, conv);
+    const int64_t seen =
+        sbit__larger(s->in_channels * s->stride[1] * s->stride[2], 1) * (int64_t)sizeof(float);
+    int64_t pixels = sbit__larger(
+        sbit__smaller(SBIT__LAST_UNIT_BYTES / seen, SBIT__LAST_UNIT_PIXELS), SBIT__LAST_UNIT_LEAST);
+    pixels = sbit__smaller(pixels, sbit__larger(sbit__div_up(all, wanted), SBIT__LAST_UNIT_LEAST));
+    conv->blocks = sbit__larger(sbit__div_up(all, pixels), 1);
+    conv->pixels = sbit__div_up(all, conv->blocks);
+    conv->parts = sbit__div_up(wanted, conv->blocks);
+    conv->worker_bytes = (int64_t)sbit__cache_lines(s->in_channels) +
+                         (conv->taps * conv->pixels * (int64_t)sizeof(float *) + 63) / 64 * 64;
+}
+
+static void sbit__last_plan_bands(const sbit_ctx *ctx, sbit__last_conv *conv)
+{
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t planes = s->batch * s->out[0];
+    const int64_t bands = sbit__div_up(sbit__last_wanted(ctx, conv), sbit__larger(planes, 1));
+    const int64_t most = sbit__larger(s->out[1] / bands, 1);
+    int64_t rows = 1;
+    while (rows < most && sbit__last_band_floats(s, rows + 1) * 4 <= SBIT__LAST_BAND_BYTES) {
+        rows++;
+    }
+    conv->bands = sbit__larger(sbit__div_up(s->out[1], rows), 1);
+    conv->rows = sbit__div_up(s->out[1], conv->bands);
+    conv->bands = sbit__larger(sbit__div_up(s->out[1], sbit__larger(conv->rows, 1)), 1);
+    conv->pixels = conv->rows * s->out[2];
+    conv->parts = 1;
+    conv->band_floats = (sbit__last_band_floats(s, conv->rows) + 15) / 16 * 16;
+    conv->worker_bytes = conv->band_floats * (int64_t)sizeof(float) +
+                         (conv->taps * conv->pixels * (int64_t)sizeof(float *) + 63) / 64 * 64;
+}
+
+static void sbit__last_plan_depthwise(const sbit_ctx *ctx, sbit__last_conv *conv)
+{
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t lines = s->batch * s->out[0] * s->out[1], lanes = sbit__last_of(ctx)->lanes;
+    const int64_t wanted = sbit__last_wanted(ctx, conv);
+    conv->bands = sbit__larger(sbit__smaller(wanted, lines), 1);
+    conv->parts =
+        sbit__smaller(sbit__div_up(wanted, conv->bands), sbit__div_up(s->groups, lanes));
+}
+
+static bool sbit__last_is_depthwise(const sbit__conv_shape *s)
+{
+    return s->groups > 1 && s->in_channels == s->groups && s->out_channels == s->groups &&
+           s->kernel[0] == 1;
+}
+
+SBIT__FN bool sbit__last_may_winograd(const sbit__conv_shape *s)
+{
+    return s->groups == 1 && s->kernel[0] == 1 && s->kernel[1] == 3 && s->kernel[2] == 3 &&
+           s->stride[0] == 1 && s->stride[1] == 1 && s->stride[2] == 1 && s->dilation[1] == 1 &&
+           s->dilation[2] == 1 && s->in[0] == 1 && s->out[0] == 1;
+}
+
+SBIT__FN void sbit__last_conv_plan(const sbit_ctx *ctx, sbit__last_conv *conv)
+{
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t in = s->in_channels / s->groups, out = s->out_channels / s->groups;
+    const int64_t lanes = sbit__last_of(ctx)->lanes, taps = sbit__last_taps(s);
+    conv->depthwise = sbit__last_is_depthwise(s);
+    conv->merges = s->groups == 1 && s->dilation[2] == 1 && s->kernel[2] > 1 &&
+                   in <= SBIT__LAST_MERGED;
+    conv->taps = conv->merges ? taps / s->kernel[2] : taps;
+    conv->depth = conv->merges ? in * s->kernel[2] : in;
+    conv->columns = sbit__div_up(conv->depthwise ? s->groups : out, lanes) * lanes;
+    conv->packed_bytes = sbit__cache_lines(conv->columns * taps * in *
+                                           (conv->depthwise ? 1 : s->groups));
+    conv->blocks = conv->bands = conv->parts = 1;
+    conv->worker_bytes = 0;
+    if (conv->winograd != 0) {
+        sbit__last_winograd_plan(ctx, conv);
+    } else if (conv->depthwise) {
+        sbit__last_plan_depthwise(ctx, conv);
+    } else if (conv->merges) {
+        sbit__last_plan_bands(ctx, conv);
+    } else {
+        sbit__last_plan_pixels(ctx, conv);
+    }
+    conv->scratch_bytes = (size_t)conv->worker_bytes * (size_t)sbit_ctx_threads(ctx);
+}
+
+/* >>pack */
+
+typedef struct sbit__last_packing {
+    const sbit__last_conv *conv;
+    const sbit__last_kernels *kernels;
+    const float *weights;
+    float *packed;
+} sbit__last_packing;
+
+SBIT__FN int64_t sbit__last_panel(const sbit__last_kernels *kernels, int64_t left)
+{
+    const int64_t widest = (int64_t)kernels->panel * kernels->lanes;
+    return left >= widest ? widest : sbit__div_up(left, kernels->lanes) * kernels->lanes;
+}
+
+/* Output channel `j` of a group: from [in][taps] to [tap][depth][width]. */
+static void sbit__last_pack_column(const sbit__last_conv *conv, const float *from, int64_t width,
+                                   float *to)
+{
+    const int64_t in = conv->shape.in_channels / conv->shape.groups;
+    const int64_t taps = sbit__last_taps(&conv->shape);
+    for (int64_t c = 0; c < in; c++) { /* merged or not: tap after tap, channels inside */
+        for (int64_t t = 0; t < taps; t++) {
+            to[(t * in + c) * width] = from[c * taps + t];
+        }
+    }
+}
+
+static void sbit__last_pack_range(void *task, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__last_packing *p = (const sbit__last_packing *)task;
+    const sbit__conv_shape *s = &p->conv->shape;
+    const int64_t out = s->out_channels / s->groups, in = s->in_channels / s->groups;
+    const int64_t terms = sbit__last_taps(s) * in, side = p->conv->winograd + 2;
+    const int64_t widest = (int64_t)p->kernels->panel * p->kernels->lanes;
+    (void)worker;
+    for (int64_t channel = begin; channel < end; channel++) {
+        const int64_t group = channel / out, column = channel % out;
+        const int64_t first = column / widest * widest;
+        const int64_t width = sbit__last_panel(p->kernels, out - first);
+        const float *from = p->weights + channel * terms;
+        if (p->conv->winograd != 0) {
+            float *panel = p->packed + first * side * side * in;
+            sbit__last_winograd_pack(p->conv, from, in, width, panel + column - first);
+        } else {
+            float *panel = p->packed + (group * p->conv->columns + first) * terms;
+            sbit__last_pack_column(p->conv, from, width, panel + column - first);
+        }
+    }
+}
+
+SBIT__FN void sbit__last_conv_pack(sbit_ctx *ctx, const sbit__last_conv *conv, const float *weights,
+                                   float *packed)
+{
+    const sbit__conv_shape *s = &conv->shape;
+    sbit__last_packing packing;
+    packing.conv = conv;
+    packing.kernels = sbit__last_of(ctx);
+    packing.weights = weights;
+    packing.packed = packed;
+    memset(packed, 0, conv->packed_bytes);
+    if (conv->depthwise) {
+        const int64_t taps = sbit__last_taps(s), lanes = packing.kernels->lanes;
+        for (int64_t c = 0; c < s->groups; c++) {
+            for (int64_t t = 0; t < taps; t++) {
+                packed[c / lanes * lanes * taps + t * lanes + c % lanes] = weights[c * taps + t];
+            }
+        }
+        return;
+    }
+    sbit__parallel_range(ctx, s->out_channels, 1 + 65536 / (sbit__last_taps(s) * s->in_channels + 1),
+                         sbit__last_pack_range, &packing);
+}
+
+/* >>run */
+
+static void sbit__last_job_store(sbit__last_job *job)
+{
+    const sbit__epilogue *ep = job->epilogue;
+    memset(&job->store, 0, sizeof job->store);
+    if (ep == NULL) {
+        return;
+    }
+    job->activates = ep->activation != SBIT__ACT_NONE && ep->activation != SBIT__ACT_CLAMP &&
+                     ep->activation != SBIT__ACT_HARDSWISH;
+    job->store.activation = job->activates ? SBIT__ACT_NONE : ep->activation;
+    job->store.lo = ep->lo;
+    job->store.hi = ep->hi;
+}
+
+SBIT__FN void sbit__last_activate(const sbit__last_job *job, int64_t rows, int64_t columns,
+                                  int64_t step, float *y)
+{
+    for (int64_t i = 0; job->activates && i < rows; i++) {
+        job->elements->f32_activate(columns, y + i * step, job->epilogue);
+    }
+}
+
+/* Position `at` of the output's pixels as image and coordinates. */
+typedef struct sbit__last_place {
+    int64_t n, o[3];
+} sbit__last_place;
+
+static sbit__last_place sbit__last_place_of(const sbit__conv_shape *s, int64_t at)
+{
+    sbit__last_place p;
+    p.o[2] = at % s->out[2];
+    p.o[1] = at / s->out[2] % s->out[1];
+    p.o[0] = at / s->out[2] / s->out[1] % s->out[0];
+    p.n = at / s->out[2] / s->out[1] / s->out[0];
+    return p;
+}
+
+static void sbit__last_next(const sbit__conv_shape *s, sbit__last_place *p)
+{
+    if (++p->o[2] == s->out[2]) {
+        p->o[2] = 0;
+        if (++p->o[1] == s->out[1]) {
+            p->o[1] = 0;
+            if (++p->o[0] == s->out[0]) {
+                p->o[0] = 0;
+                p->n++;
+            }
+        }
+    }
+}
+
+/* The taps of one pixel: pitch pointers apart. */
+static void sbit__last_table_pixel(const sbit__last_job *job, const sbit__last_place *p,
+                                   const float *zeros, int64_t pitch, const float **row)
+{
+    const sbit__conv_shape *s = &job->conv->shape;
+    const int64_t c = s->in_channels;
+    const int64_t iw = p->o[2] * s->stride[2] - s->pad_begin[2];
+    for (int64_t kd = 0; kd < s->kernel[0]; kd++) {
+        const int64_t id = p->o[0] * s->stride[0] - s->pad_begin[0] + kd * s->dilation[0];
+        for (int64_t kh = 0; kh < s->kernel[1]; kh++) {
+            const int64_t ih = p->o[1] * s->stride[1] - s->pad_begin[1] + kh * s->dilation[1];
+            const bool inside = id >= 0 && id < s->in[0] && ih >= 0 && ih < s->in[1];
+            const int64_t line = ((p->n * s->in[0] + id) * s->in[1] + ih) * s->in[2];
+            for (int64_t kw = 0; kw < s->kernel[2]; kw++, row += pitch) {
+                const int64_t at = iw + kw * s->dilation[2];
+                *row = inside && at >= 0 && at < s->in[2] ? job->x + (line + at) * c : zeros;
+            }
+        }
+    }
+}
+
+/* All panels of a group, but for those of other parts. */
+static void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_t part,
+                              int64_t pixels, const float *const *row, int64_t first_pixel)
+{
+    const sbit__last_conv *conv = job->conv;
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t out = s->out_channels / s->groups, terms = conv->taps * conv->depth;
+    sbit__last_tile tile;
+    int64_t number = 0;
+    memset(&tile, 0, sizeof tile);
+    tile.taps = conv->taps;
+    tile.depth = conv->depth;
+    tile.pitch = pixels;
+    tile.out_step = s->out_channels;
+    tile.store = job->store;
+    for (int64_t first = 0; first < out; number++) {
+        const int64_t at = first_pixel * s->out_channels + group * out + first;
+        tile.width = sbit__last_panel(job->kernels, out - first);
+        tile.columns = sbit__smaller(out - first, tile.width);
+        tile.weights = job->packed + (group * conv->columns + first) * terms;
+        tile.store.bias = job->bias != NULL ? job->bias + group * out + first : NULL;
+        tile.store.residual = job->epilogue != NULL && job->epilogue->residual != NULL
+                                  ? job->epilogue->residual + at
+                                  : NULL;
+        if (number % conv->parts == part) {
+            job->kernels->last_tile(&tile, pixels, row, job->y + at);
+            sbit__last_activate(job, pixels, tile.columns, s->out_channels, job->y + at);
+        }
+        first += tile.width;
+    }
+}
+
+static void sbit__last_pixels_unit(const sbit__last_job *job, int64_t number, int32_t worker)
+{
+    const sbit__last_conv *conv = job->conv;
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t part = number % conv->parts, first = number / conv->parts * conv->pixels;
+    const int64_t all = s->batch * s->out[0] * s->out[1] * s->out[2];
+    const int64_t pixels = sbit__smaller(conv->pixels, all - first);
+    float *zeros = (float *)(void *)(job->scratch + worker * conv->worker_bytes);
+    const float **row =
+        (const float **)(void *)((char *)zeros + sbit__cache_lines(s->in_channels));
+    sbit__last_place p = sbit__last_place_of(s, first);
+    memset(zeros, 0, (size_t)s->in_channels * sizeof *zeros);
+    for (int64_t i = 0; i < pixels; i++) {
+        sbit__last_table_pixel(job, &p, zeros, pixels, row + i);
+        sbit__last_next(s, &p);
+    }
+    for (int64_t g = 0; g < s->groups; g++) {
+        sbit__last_panels(job, g, part, pixels, row, first);
+        for (int64_t i = 0; s->groups > 1 && i < pixels * conv->taps; i++) {
+            row[i] = row[i] == zeros ? zeros : row[i] + s->in_channels / s->groups;
+        }
+    }
+}
+
+/* Copies the input rows of a band between borders. */
+static void sbit__last_copy_band(const sbit__last_job *job, const sbit__last_place *p, int64_t rows,
+                                 float *to)
+{
+    const sbit__conv_shape *s = &job->conv->shape;
+    const int64_t c = s->in_channels, width = sbit__last_reach(s, 2, s->out[2]);
+    const int64_t left = sbit__smaller(s->pad_begin[2], width);
+    const int64_t inside = sbit__larger(sbit__smaller(s->in[2], width - left), 0);
+    const int64_t right = width - left - inside, height = sbit__last_reach(s, 1, rows);
+    for (int64_t i = 0; i < s->kernel[0] * height; i++, to += width * c) {
+        const int64_t d =
+            p->o[0] * s->stride[0] - s->pad_begin[0] + i / height * s->dilation[0];
+        const int64_t h = p->o[1] * s->stride[1] - s->pad_begin[1] + i % height;
+        if (d < 0 || d >= s->in[0] || h < 0 || h >= s->in[1]) {
+            memset(to, 0, (size_t)(width * c) * sizeof *to);
+            continue;
+        }
+        memset(to, 0, (size_t)(left * c) * sizeof *to);
+        memcpy(to + left * c, job->x + ((p->n * s->in[0] + d) * s->in[1] + h) * s->in[2] * c,
+               (size_t)(inside * c) * sizeof *to);
+        memset(to + (left + inside) * c, 0, (size_t)(right * c) * sizeof *to);
+    }
+}
+
+static void sbit__last_band_unit(const sbit__last_job *job, int64_t number, int32_t worker)
+{
+    const sbit__last_conv *conv = job->conv;
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t h = number % conv->bands * conv->rows, plane = number / conv->bands;
+    const int64_t rows = sbit__smaller(conv->rows, s->out[1] - h), pixels = rows * s->out[2];
+    const int64_t first = (plane * s->out[1] + h) * s->out[2];
+    const int64_t line = sbit__last_reach(s, 2, s->out[2]) * s->in_channels;
+    const int64_t slice = line * sbit__last_reach(s, 1, rows);
+    float *band = (float *)(void *)(job->scratch + worker * conv->worker_bytes);
+    const float **row = (const float **)(void *)(band + conv->band_floats);
+    const sbit__last_place p = sbit__last_place_of(s, first);
+    sbit__last_copy_band(job, &p, rows, band);
+    for (int64_t t = 0; t < conv->taps; t++) {
+        const float *tap = band + t / s->kernel[1] * slice +
+                           t % s->kernel[1] * s->dilation[1] * line;
+        for (int64_t i = 0; i < pixels; i++) {
+            row[t * pixels + i] = tap + i / s->out[2] * s->stride[1] * line +
+                                  i % s->out[2] * s->stride[2] * s->in_channels;
+        }
+    }
+    sbit__last_panels(job, 0, 0, pixels, row, first);
+}
+
+/* Positions k of 0..kernel-1 for which 0 <= at + k * dilation < in: *first and how many. */
+static int64_t sbit__last_cut(int64_t at, int64_t kernel, int64_t dilation, int64_t in,
+                              int64_t *first)
+{
+    int64_t end = at < in ? sbit__smaller(kernel, (in - 1 - at) / dilation + 1) : 0;
+    *first = at < 0 ? sbit__smaller((-at + dilation - 1) / dilation, kernel) : 0;
+    return sbit__larger(end - *first, 0);
+}
+
+/* Output row `line` of the channels first..first+count-1. */
+static void sbit__last_depthwise_row(const sbit__last_job *job, int64_t line, int64_t first,
+                                     int64_t count)
+{
+    const sbit__conv_shape *s = &job->conv->shape;
+    const int64_t lanes = job->kernels->lanes, c = s->in_channels;
+    const sbit__last_place p = sbit__last_place_of(s, line * s->out[2]);
+    const int64_t ih = p.o[1] * s->stride[1] - s->pad_begin[1];
+    int64_t k_row = 0, k_tap = 0;
+    sbit__last_window w;
+    memset(&w, 0, sizeof w);
+    w.channels = count;
+    w.rows = sbit__last_cut(ih, s->kernel[1], s->dilation[1], s->in[1], &k_row);
+    w.row_step = s->dilation[1] * s->in[2] * c;
+    w.tap_step = s->dilation[2] * c;
+    w.pixel_step = s->stride[2] * c;
+    w.out_step = c;
+    w.weight_row = s->kernel[2] * lanes;
+    w.block_step = s->kernel[1] * w.weight_row;
+    w.store = job->store;
+    w.store.bias = job->bias != NULL ? job->bias + first : NULL;
+    const float *image = job->x + (p.n * s->in[0] + p.o[0] * s->stride[0] - s->pad_begin[0]) *
+                                      s->in[1] * s->in[2] * c;
+    for (int64_t at = 0; at < s->out[2];) {
+        const int64_t iw = at * s->stride[2] - s->pad_begin[2];
+        const int64_t reach = (s->kernel[2] - 1) * s->dilation[2];
+        int64_t pixels = 1;
+        w.taps = sbit__last_cut(iw, s->kernel[2], s->dilation[2], s->in[2], &k_tap);
+        if (iw >= 0 && iw + reach < s->in[2]) {
+            pixels = (s->in[2] - 1 - iw - reach) / s->stride[2] + 1;
+            pixels = sbit__smaller(pixels, s->out[2] - at);
+        }
+        const int64_t to = (line * s->out[2] + at) * c + first;
+        w.weights = job->packed + first * s->kernel[1] * s->kernel[2] + k_row * w.weight_row +
+                    k_tap * lanes;
+        w.store.residual = job->epilogue != NULL && job->epilogue->residual != NULL
+                               ? job->epilogue->residual + to
+                               : NULL;
+        const int64_t from = (ih + k_row * s->dilation[1]) * s->in[2] + iw +
+                             k_tap * s->dilation[2];
+        if (w.rows == 0 || w.taps == 0) {
+            w.rows = 0; /* nothing is read */
+            job->kernels->last_depthwise(&w, pixels, job->x, job->y + to);
+            w.rows = sbit__last_cut(ih, s->kernel[1], s->dilation[1], s->in[1], &k_row);
+        } else {
+            job->kernels->last_depthwise(&w, pixels, image + from * c + first, job->y + to);
+        }
+        at += pixels;
+    }
+    float *y = job->y + line * s->out[2] * c + first;
+    sbit__last_activate(job, s->out[2], count, c, y);
+}
+
+static void sbit__last_depthwise_unit(const sbit__last_job *job, int64_t number)
+{
+    const sbit__last_conv *conv = job->conv;
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t lanes = job->kernels->lanes, lines = s->batch * s->out[0] * s->out[1];
+    const int64_t blocks = sbit__div_up(s->groups, lanes);
+    const int64_t part = number % conv->parts, band = number / conv->parts;
+    const int64_t first = blocks * part / conv->parts * lanes;
+    const int64_t end = sbit__smaller(blocks * (part + 1) / conv->parts * lanes, s->groups);
+    for (int64_t i = lines * band / conv->bands; i < lines * (band + 1) / conv->bands; i++) {
+        sbit__last_depthwise_row(job, i, first, end - first);
+    }
+}
+
+static void sbit__last_run_range(void *task, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__last_job *job = (const sbit__last_job *)task;
+    for (int64_t i = begin; i < end; i++) {
+        if (job->conv->winograd != 0) {
+            sbit__last_winograd_unit(job, i, worker);
+        } else if (job->conv->depthwise) {
+            sbit__last_depthwise_unit(job, i);
+        } else if (job->conv->merges) {
+            sbit__last_band_unit(job, i, worker);
+        } else {
+            sbit__last_pixels_unit(job, i, worker);
+        }
+    }
+}
+
+SBIT__FN void sbit__last_conv_run(sbit_ctx *ctx, const sbit__last_conv *conv, const float *x,
+                                  const float *packed, const float *bias,
+                                  const sbit__epilogue *epilogue, float *y, void *scratch)
+{
+    const sbit__conv_shape *s = &conv->shape;
+    sbit__last_job job;
+    memset(&job, 0, sizeof job);
+    job.conv = conv;
+    job.kernels = sbit__last_of(ctx);
+    job.elements = sbit__kernels(ctx);
+    job.x = x;
+    job.packed = packed;
+    job.bias = bias;
+    job.epilogue = epilogue;
+    job.y = y;
+    job.scratch = (char *)scratch;
+    sbit__last_job_store(&job);
+    if (s->batch * s->out[0] * s->out[1] * s->out[2] * s->out_channels <= 0) {
+        return;
+    }
+    const int64_t units = (conv->depthwise ? conv->bands
+                           : conv->merges && conv->winograd == 0 ? s->batch * s->out[0] * conv->bands
+                                           : conv->blocks) *
+                          conv->parts;
+    const int64_t each = sbit__last_macs(conv) / units + 1;
+    sbit__parallel_range(ctx, units, sbit__div_up(SBIT__LAST_WORTH_A_THREAD, 2 * each),
+                         sbit__last_run_range, &job);
+}

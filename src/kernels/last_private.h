@@ -1,0 +1,158 @@
+/* last_private.h: float convolutions and pools with channels last. >>last
+ *
+ * Called by: ops/last.c. Calls: core (threads).
+ *
+ * Tensors lie [image][position][channel]; vectors hold channels, so that planes of any size fill
+ * them. The kernels are written once, in vec_last.h, over the vector operations of vec_*.h;
+ * last_reference.c defines what they compute. The terms of a sum are added in the order of taps and
+ * channels, whatever the tile, the block or the number of threads.
+ */
+#ifndef SBIT_LAST_PRIVATE_H
+#define SBIT_LAST_PRIVATE_H
+
+#include "kernels_private.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What becomes of a sum: + bias, + residual, activation. */
+typedef struct sbit__last_store {
+    const float *bias;     /* of the first column; NULL: none */
+    const float *residual; /* where the output is in a tensor like it; NULL: none */
+    sbit__activation activation; /* NONE, CLAMP, HARDSWISH: the rest is the driver's work */
+    float lo, hi;
+} sbit__last_store;
+
+/* One panel of columns. A row's sum is over `taps` runs of `depth` floats; run t of row i begins at
+ * row[t * pitch + i]. */
+typedef struct sbit__last_tile {
+    int64_t taps, depth, pitch;
+    int64_t width, columns; /* of the panel; those that are stored */
+    const float *weights;   /* [taps][depth][width] */
+    sbit__last_store store;
+    int64_t out_step;       /* floats between rows of the output */
+} sbit__last_tile;
+
+/* A window over each channel by itself, as far as it lies inside of the input. Weights are blocks
+ * of `lanes` channels, `block_step` apart, in which those of a tap follow each other. */
+typedef struct sbit__last_window {
+    int64_t channels, rows, taps;
+    int64_t row_step, tap_step, pixel_step, out_step; /* floats */
+    const float *weights; /* of the first row and tap */
+    int64_t weight_row, block_step;
+    sbit__last_store store;
+} sbit__last_window;
+
+/* Where the outputs of a tile of Winograd's method go: rows x pixels of them lie in the plane. */
+typedef struct sbit__last_cell {
+    int64_t columns, rows, pixels;
+    int64_t row_step, pixel_step;
+    sbit__last_store store;
+} sbit__last_cell;
+
+#define SBIT__WINOGRAD_A 0.707106781186547524f /* see last_winograd.c */
+#define SBIT__WINOGRAD_B 1.414213562373095049f
+
+#define SBIT__LAST_LIST(X)                                                                         \
+    X(void, last_tile,                                                                             \
+      (const sbit__last_tile *tile, int64_t rows, const float *const *row, float *out))            \
+    /* `pixels` outputs side by side */                                                            \
+    X(void, last_depthwise,                                                                        \
+      (const sbit__last_window *window, int64_t pixels, const float *x, float *y))                 \
+    /* y[c] = the largest x[i][c] of `count` rows, or scale * their sum */                         \
+    X(void, last_pool,                                                                             \
+      (int64_t channels, int64_t count, const float *const *x, bool sum, float scale, float *y))   \
+    /* v[place * step + c] of a tile from its (m + 2)^2 input pixels; middle: (m + 2)^2 vectors */ \
+    X(void, last_winograd_load,                                                                    \
+      (int m, int64_t channels, const float *const *x, float *middle, float *v, int64_t step))     \
+    /* outputs of a tile from its sums[place * step + column], which are whole vectors */          \
+    X(void, last_winograd_store,                                                                   \
+      (int m, const sbit__last_cell *cell, const float *sums, int64_t step, float *middle,         \
+       float *y))                                                                                  \
+    /* y[j][i] = x[i][j] */                                                                        \
+    X(void, last_exchange,                                                                         \
+      (int64_t rows, int64_t columns, const float *x, int64_t x_step, float *y, int64_t y_step))
+
+/* The kernels of an instruction set. */
+typedef struct sbit__last_kernels {
+    int32_t lanes; /* floats in a vector */
+    int32_t panel; /* widest panel, in vectors; narrower ones have any number of them */
+#define SBIT__LAST_MEMBER(type, name, params) type(*name) params;
+    SBIT__LAST_LIST(SBIT__LAST_MEMBER)
+#undef SBIT__LAST_MEMBER
+} sbit__last_kernels;
+
+SBIT__FN const sbit__last_kernels *sbit__last_kernels_of(sbit_isa isa); /* NULL: not compiled in */
+SBIT__FN const sbit__last_kernels *sbit__last_of(const sbit_ctx *ctx);
+
+#define SBIT__LAST_DECLARE(type, name, params) SBIT__FN type sbit__##name##__ref params;
+SBIT__LAST_LIST(SBIT__LAST_DECLARE)
+#undef SBIT__LAST_DECLARE
+
+/* >>convolution driver, 1 to 3 spatial dimensions. Plain data: it may be copied. */
+typedef struct sbit__last_conv {
+    sbit__conv_shape shape;
+    int64_t winograd;       /* 0, or outputs at once along an axis, 2 or 4: given, if
+                               sbit__last_may_winograd */
+    bool depthwise, merges; /* see last_conv.c */
+    int64_t taps, depth;            /* of a tile */
+    int64_t columns;                /* of a group, with what panels are filled up with */
+    int64_t rows, bands;            /* output rows of a unit, units along the rows */
+    int64_t pixels, blocks;         /* of a unit; units along all pixels; unused with bands */
+    int64_t parts;                  /* units that share the panels or channels */
+    int64_t band_floats, worker_bytes;
+    size_t packed_bytes, scratch_bytes;
+} sbit__last_conv;
+
+SBIT__FN bool sbit__last_may_winograd(const sbit__conv_shape *shape);
+/* `shape` and `winograd` are given. Packed weights depend on kernel, channels, groups and dilation alone. */
+SBIT__FN void sbit__last_conv_plan(const sbit_ctx *ctx, sbit__last_conv *conv);
+/* weights [out_channels][in_channels / groups][kernel...] */
+SBIT__FN void sbit__last_conv_pack(sbit_ctx *ctx, const sbit__last_conv *conv, const float *weights,
+                                   float *packed);
+SBIT__FN void sbit__last_conv_run(sbit_ctx *ctx, const sbit__last_conv *conv, const float *x,
+                                  const float *packed, const float *bias, /* NULL ok */
+                                  const sbit__epilogue *epilogue, float *y, void *scratch);
+
+/* What the files of this driver share. */
+typedef struct sbit__last_job {
+    const sbit__last_conv *conv;
+    const sbit__last_kernels *kernels;
+    const sbit_kernels *elements; /* for activations that the kernels do not do */
+    const float *x, *packed, *bias;
+    const sbit__epilogue *epilogue;
+    sbit__last_store store;
+    bool activates; /* by `elements` */
+    float *y;
+    char *scratch;
+} sbit__last_job;
+
+/* The width of the next panel where `left` columns remain. */
+SBIT__FN int64_t sbit__last_panel(const sbit__last_kernels *kernels, int64_t left);
+/* What the kernels did not do to `columns` of `rows` rows. */
+SBIT__FN void sbit__last_activate(const sbit__last_job *job, int64_t rows, int64_t columns,
+                                  int64_t step, float *y);
+SBIT__FN void sbit__last_winograd_plan(const sbit_ctx *ctx, sbit__last_conv *conv);
+/* One output channel's weights [in][3][3] as column of a panel [place][in][width]. */
+SBIT__FN void sbit__last_winograd_pack(const sbit__last_conv *conv, const float *weights,
+                                       int64_t in, int64_t width, float *to);
+SBIT__FN void sbit__last_winograd_unit(const sbit__last_job *job, int64_t number, int32_t worker);
+
+/* >>pools: windows that lie outside of the input are cut */
+typedef struct sbit__last_pool {
+    int64_t batch, channels;
+    int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
+    bool average, count_pads; /* average over padding as well */
+    size_t worker_bytes, scratch_bytes;
+} sbit__last_pool;
+
+SBIT__FN void sbit__last_pool_plan(const sbit_ctx *ctx, sbit__last_pool *pool);
+SBIT__FN void sbit__last_pool_run(sbit_ctx *ctx, const sbit__last_pool *pool, const float *x,
+                                  float *y, void *scratch);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_LAST_PRIVATE_H */

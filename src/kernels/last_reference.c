@@ -1,0 +1,165 @@
+/* last_reference.c: what the float kernels with channels last compute. >>last_reference
+ *
+ * Called by: the drivers without SIMD, tests. Calls: nothing.
+ */
+#include "last_private.h"
+
+static float sbit__last_end(const sbit__last_store *store, int64_t at, float sum)
+{
+    sum += store->residual != NULL ? store->residual[at] : 0.0f;
+    if (store->activation == SBIT__ACT_HARDSWISH) {
+        const float gate = sum * (1.0f / 6.0f) + 0.5f;
+        return sum * (gate < 0.0f ? 0.0f : gate > 1.0f ? 1.0f : gate);
+    }
+    if (store->activation == SBIT__ACT_CLAMP) {
+        return sum < store->lo ? store->lo : sum > store->hi ? store->hi : sum;
+    }
+    return sum;
+}
+
+SBIT__FN void sbit__last_tile__ref(const sbit__last_tile *tile, int64_t rows,
+                                   const float *const *row, float *out)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < tile->columns; j++) {
+            const float *w = tile->weights + j;
+            float sum = tile->store.bias != NULL ? tile->store.bias[j] : 0.0f;
+            for (int64_t t = 0; t < tile->taps; t++) {
+                const float *x = row[t * tile->pitch + i];
+                for (int64_t k = 0; k < tile->depth; k++, w += tile->width) {
+                    sum += x[k] * *w;
+                }
+            }
+            const int64_t at = i * tile->out_step + j;
+            out[at] = sbit__last_end(&tile->store, at, sum);
+        }
+    }
+}
+
+SBIT__FN void sbit__last_depthwise__ref(const sbit__last_window *window, int64_t pixels,
+                                        const float *x, float *y)
+{
+    for (int64_t p = 0; p < pixels; p++) {
+        for (int64_t c = 0; c < window->channels; c++) { /* one lane */
+            const float *from = x + p * window->pixel_step + c;
+            const float *w = window->weights + c * window->block_step;
+            float sum = window->store.bias != NULL ? window->store.bias[c] : 0.0f;
+            for (int64_t r = 0; r < window->rows; r++) {
+                for (int64_t t = 0; t < window->taps; t++) {
+                    sum += from[r * window->row_step + t * window->tap_step] *
+                           w[r * window->weight_row + t];
+                }
+            }
+            const int64_t at = p * window->out_step + c;
+            y[at] = sbit__last_end(&window->store, at, sum);
+        }
+    }
+}
+
+SBIT__FN void sbit__last_pool__ref(int64_t channels, int64_t count, const float *const *x, bool sum,
+                                   float scale, float *y)
+{
+    for (int64_t c = 0; c < channels; c++) {
+        float v = x[0][c];
+        for (int64_t i = 1; i < count; i++) {
+            v = sum ? v + x[i][c] : x[i][c] > v ? x[i][c] : v;
+        }
+        y[c] = sum ? v * scale : v;
+    }
+}
+
+SBIT__FN void sbit__last_exchange__ref(int64_t rows, int64_t columns, const float *x,
+                                       int64_t x_step, float *y, int64_t y_step)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            y[j * y_step + i] = x[i * x_step + j];
+        }
+    }
+}
+
+/* >>Winograd: see last_winograd.c */
+
+static void sbit__winograd_in(int m, const float *d, float *t)
+{
+    const float a = SBIT__WINOGRAD_A, b = SBIT__WINOGRAD_B;
+    const float d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
+    if (m == 2) {
+        t[0] = d0 - d2;
+        t[1] = d1 + d2;
+        t[2] = d2 - d1;
+        t[3] = d3 - d1;
+        return;
+    }
+    const float d4 = d[4], d5 = d[5];
+    const float p = d4 - 2.0f * d2, q = a * d3 - b * d1, r = d4 - 0.5f * d2, s = b * d3 - a * d1;
+    t[0] = d0 + d4 - 2.5f * d2;
+    t[1] = p + q;
+    t[2] = p - q;
+    t[3] = r + s;
+    t[4] = r - s;
+    t[5] = d1 + d5 - 2.5f * d3;
+}
+
+static void sbit__winograd_out(int m, const float *s, int64_t step, float *y)
+{
+    const float s0 = s[0], s1 = s[step], s2 = s[2 * step], s3 = s[3 * step];
+    if (m == 2) {
+        y[0] = s0 + (s1 + s2);
+        y[1] = s3 + (s1 - s2);
+        return;
+    }
+    const float s4 = s[4 * step], s5 = s[5 * step];
+    const float u = SBIT__WINOGRAD_A * (s1 - s2), v = SBIT__WINOGRAD_B * (s3 - s4);
+    y[0] = s0 + ((s1 + s2) + (s3 + s4));
+    y[1] = u + v;
+    y[2] = 0.5f * (s1 + s2) + 2.0f * (s3 + s4);
+    y[3] = 0.5f * u + (2.0f * v + s5);
+}
+
+SBIT__FN void sbit__last_winograd_load__ref(int m, int64_t channels, const float *const *x,
+                                            float *middle, float *v, int64_t step)
+{
+    const int n = m + 2;
+    float d[6], t[6];
+    for (int64_t c = 0; c < channels; c++) {
+        for (int j = 0; j < n; j++) {
+            for (int i = 0; i < n; i++) {
+                d[i] = x[i * n + j][c];
+            }
+            sbit__winograd_in(m, d, t);
+            for (int i = 0; i < n; i++) {
+                middle[i * n + j] = t[i];
+            }
+        }
+        for (int i = 0; i < n; i++) {
+            sbit__winograd_in(m, middle + i * n, t);
+            for (int j = 0; j < n; j++) {
+                v[(i * n + j) * step + c] = t[j];
+            }
+        }
+    }
+}
+
+SBIT__FN void sbit__last_winograd_store__ref(int m, const sbit__last_cell *cell, const float *sums,
+                                             int64_t step, float *middle, float *y)
+{
+    const int n = m + 2;
+    float t[4];
+    for (int64_t c = 0; c < cell->columns; c++) {
+        for (int j = 0; j < n; j++) {
+            sbit__winograd_out(m, sums + j * step + c, n * step, t);
+            for (int i = 0; i < m; i++) {
+                middle[i * n + j] = t[i];
+            }
+        }
+        for (int64_t i = 0; i < cell->rows; i++) {
+            sbit__winograd_out(m, middle + i * n, 1, t);
+            for (int64_t j = 0; j < cell->pixels; j++) {
+                const int64_t at = i * cell->row_step + j * cell->pixel_step + c;
+                const float bias = cell->store.bias != NULL ? cell->store.bias[c] : 0.0f;
+                y[at] = sbit__last_end(&cell->store, at, t[j] + bias);
+            }
+        }
+    }
+}

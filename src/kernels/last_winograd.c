@@ -1,0 +1,214 @@
+/* last_winograd.c: 3 x 3 convolutions without stride by Winograd's method. >>last_winograd
+ *
+ * Called by: last_conv.c. Calls: the kernels with channels last.
+ * m x m outputs at once from n x n inputs, n = m + 2 (Lavin and Gray, arXiv 1509.09308):
+ *     y = A' [ (G w G') .* (B' d B) ] A
+ * with A'[i][j] = p_j^i, G[j][k] = p_j^k / N_j, N_j = product of p_j - p_l over the others, row j of
+ * B' = coefficients of the product of x - p_l over the others; the last point is infinite: A' has
+ * only its last row there, G its last column, and the last row of B' is the product over all.
+ *     m = 2: p = 0, 1, -1, and the rows of B' and G of the first point change sign
+ *     m = 4: p = 0, a, -a, b, -b with a = sqrt(1/2), b = sqrt(2): with them errors are half of what
+ *            they are with 1 and 2, and hardly larger than a plain sum's
+ * The products of each of the n * n places are a matrix product over channels:
+ *     V[place][tile][in] x U[place][in][out] = M[place][tile][out]
+ * A unit of work is some tiles of all images and some panels of out; V and M are of one unit and stay
+ * in the cache. Infinite numbers and errors spread over the outputs of a tile.
+ */
+#include "last_private.h"
+#include "rows_private.h"
+
+enum {
+    SBIT__WINOGRAD_BYTES = 512 * 1024, /* of V in a unit, about */
+    SBIT__WINOGRAD_TILES = 28
+};
+
+SBIT__FN void sbit__last_winograd_plan(const sbit_ctx *ctx, sbit__last_conv *conv)
+{
+    const sbit__conv_shape *s = &conv->shape;
+    const sbit__last_kernels *kernels = sbit__last_of(ctx);
+    const int64_t m = conv->winograd, places = (m + 2) * (m + 2), threads = sbit_ctx_threads(ctx);
+    const int64_t widest = (int64_t)kernels->panel * kernels->lanes;
+    const int64_t panels = sbit__div_up(conv->columns, widest);
+    const int64_t all = s->batch * sbit__div_up(s->out[1], m) * sbit__div_up(s->out[2], m);
+    int64_t most = SBIT__WINOGRAD_BYTES / (places * s->in_channels * (int64_t)sizeof(float));
+    most = sbit__larger(sbit__smaller(most / 7 * 7, SBIT__WINOGRAD_TILES), 7);
+    if (all < threads * most && all >= threads * 14) { /* share tiles rather than panels */
+        most = sbit__div_up(all, threads);
+    }
+    conv->blocks = sbit__larger(sbit__div_up(all, most), 1);
+    conv->pixels = sbit__div_up(all, conv->blocks); /* tiles of a unit */
+    conv->parts = conv->blocks >= 2 * threads ? 1 : sbit__smaller(panels, threads);
+    conv->worker_bytes =
+        (int64_t)(sbit__cache_lines(places * conv->pixels * s->in_channels) +
+                  sbit__cache_lines(places * conv->pixels * widest) +
+                  sbit__cache_lines(places * kernels->lanes) + sbit__cache_lines(s->in_channels) +
+                  sbit__cache_lines(2 * places * (conv->pixels + 1)));
+    conv->packed_bytes = sbit__cache_lines(conv->columns * places * s->in_channels);
+}
+
+/* >>pack */
+
+/* Rows of G. */
+static void sbit__winograd_factors(int64_t m, double g[6][3])
+{
+    static const double two[4][3] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
+    const double a = 0.70710678118654752440, b = 1.41421356237309504880; /* sqrt(1/2), sqrt(2) */
+    const double four[6][3] = {{1, 0, 0},
+                               {-1 / 1.5, -a / 1.5, -0.5 / 1.5},
+                               {-1 / 1.5, a / 1.5, -0.5 / 1.5},
+                               {1 / 6.0, b / 6, 2 / 6.0},
+                               {1 / 6.0, -b / 6, 2 / 6.0},
+                               {0, 0, 1}};
+    for (int64_t i = 0; i < m + 2; i++) {
+        for (int k = 0; k < 3; k++) {
+            g[i][k] = m == 2 ? two[i][k] : four[i][k];
+        }
+    }
+}
+
+SBIT__FN void sbit__last_winograd_pack(const sbit__last_conv *conv, const float *weights,
+                                       int64_t in, int64_t width, float *to)
+{
+    const int64_t n = conv->winograd + 2;
+    double g[6][3], half[6][3];
+    sbit__winograd_factors(conv->winograd, g);
+    for (int64_t c = 0; c < in; c++, weights += 9) {
+        for (int64_t i = 0; i < n; i++) {
+            for (int k = 0; k < 3; k++) {
+                half[i][k] = g[i][0] * (double)weights[k] + g[i][1] * (double)weights[3 + k] +
+                             g[i][2] * (double)weights[6 + k];
+            }
+        }
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = 0; j < n; j++) {
+                to[((i * n + j) * in + c) * width] = (float)(
+                    half[i][0] * g[j][0] + half[i][1] * g[j][1] + half[i][2] * g[j][2]);
+            }
+        }
+    }
+}
+
+/* >>run */
+
+typedef struct sbit__winograd_unit {
+    const sbit__last_job *job;
+    int64_t first, tiles; /* of all images' */
+    float *v, *sums, *middle, *zeros;
+    const float **row;
+} sbit__winograd_unit;
+
+typedef struct sbit__winograd_place {
+    int64_t image, h, w; /* of the tile's first output */
+} sbit__winograd_place;
+
+static sbit__winograd_place sbit__winograd_place_of(const sbit__winograd_unit *unit, int64_t tile)
+{
+    const sbit__last_conv *conv = unit->job->conv;
+    const int64_t m = conv->winograd, wide = sbit__div_up(conv->shape.out[2], m);
+    const int64_t high = sbit__div_up(conv->shape.out[1], m), at = unit->first + tile;
+    sbit__winograd_place p;
+    p.w = at % wide * m;
+    p.h = at / wide % high * m;
+    p.image = at / wide / high;
+    return p;
+}
+
+static void sbit__winograd_inputs(const sbit__winograd_unit *unit)
+{
+    const sbit__last_job *job = unit->job;
+    const sbit__conv_shape *s = &job->conv->shape;
+    const int64_t n = job->conv->winograd + 2, c = s->in_channels;
+    for (int64_t t = 0; t < unit->tiles; t++) {
+        const sbit__winograd_place p = sbit__winograd_place_of(unit, t);
+        const float **x = unit->row; /* of the sums, which come later */
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t h = p.h - s->pad_begin[1] + i;
+            for (int64_t j = 0; j < n; j++) {
+                const int64_t w = p.w - s->pad_begin[2] + j;
+                *x++ = h >= 0 && h < s->in[1] && w >= 0 && w < s->in[2]
+                           ? job->x + ((p.image * s->in[1] + h) * s->in[2] + w) * c
+                           : unit->zeros;
+            }
+        }
+        job->kernels->last_winograd_load((int)job->conv->winograd, c, unit->row, unit->middle,
+                                         unit->v + t * c, unit->tiles * c);
+    }
+}
+
+/* The columns first..first+columns-1 of all tiles. */
+static void sbit__winograd_panel(const sbit__winograd_unit *unit, int64_t first, int64_t width,
+                                 int64_t columns)
+{
+    const sbit__last_job *job = unit->job;
+    const sbit__conv_shape *s = &job->conv->shape;
+    const int64_t m = job->conv->winograd, places = (m + 2) * (m + 2), c = s->in_channels;
+    const int64_t out = s->out_channels, step = unit->tiles * width;
+    sbit__last_tile tile;
+    sbit__last_cell cell;
+    memset(&tile, 0, sizeof tile);
+    tile.taps = 1;
+    tile.depth = c;
+    tile.pitch = unit->tiles;
+    tile.width = tile.columns = tile.out_step = width;
+    for (int64_t i = 0; i < places; i++) {
+        tile.weights = job->packed + places * c * first + i * c * width;
+        job->kernels->last_tile(&tile, unit->tiles, unit->row + i * unit->tiles,
+                                unit->sums + i * step);
+    }
+    memset(&cell, 0, sizeof cell);
+    cell.columns = columns;
+    cell.row_step = s->out[2] * out;
+    cell.pixel_step = out;
+    cell.store = job->store;
+    cell.store.bias = job->bias != NULL ? job->bias + first : NULL;
+    for (int64_t t = 0; t < unit->tiles; t++) {
+        const sbit__winograd_place p = sbit__winograd_place_of(unit, t);
+        const int64_t at = ((p.image * s->out[1] + p.h) * s->out[2] + p.w) * out + first;
+        cell.rows = sbit__smaller(m, s->out[1] - p.h);
+        cell.pixels = sbit__smaller(m, s->out[2] - p.w);
+        cell.store.residual = job->epilogue != NULL && job->epilogue->residual != NULL
+                                  ? job->epilogue->residual + at
+                                  : NULL;
+        job->kernels->last_winograd_store((int)m, &cell, unit->sums + t * width, step,
+                                          unit->middle, job->y + at);
+        for (int64_t i = 0; i < cell.rows; i++) {
+            sbit__last_activate(job, cell.pixels, columns, out, job->y + at + i * cell.row_step);
+        }
+    }
+}
+
+SBIT__FN void sbit__last_winograd_unit(const sbit__last_job *job, int64_t number, int32_t worker)
+{
+    const sbit__last_conv *conv = job->conv;
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t m = conv->winograd, places = (m + 2) * (m + 2), c = s->in_channels;
+    const int64_t widest = (int64_t)job->kernels->panel * job->kernels->lanes;
+    const int64_t all = s->batch * sbit__div_up(s->out[1], m) * sbit__div_up(s->out[2], m);
+    char *scratch = job->scratch + worker * conv->worker_bytes;
+    sbit__winograd_unit unit;
+    int64_t panel = 0;
+    unit.job = job;
+    unit.first = number / conv->parts * conv->pixels;
+    unit.tiles = sbit__smaller(conv->pixels, all - unit.first);
+    unit.v = (float *)(void *)scratch;
+    scratch += sbit__cache_lines(places * conv->pixels * c);
+    unit.sums = (float *)(void *)scratch;
+    scratch += sbit__cache_lines(places * conv->pixels * widest);
+    unit.middle = (float *)(void *)scratch;
+    scratch += sbit__cache_lines(places * job->kernels->lanes);
+    unit.zeros = (float *)(void *)scratch;
+    unit.row = (const float **)(void *)(scratch + sbit__cache_lines(c));
+    memset(unit.zeros, 0, (size_t)c * sizeof(float));
+    sbit__winograd_inputs(&unit);
+    for (int64_t i = 0; i < places * unit.tiles; i++) {
+        unit.row[i] = unit.v + i * c;
+    }
+    for (int64_t first = 0; first < s->out_channels; panel++) {
+        const int64_t width = sbit__last_panel(job->kernels, s->out_channels - first);
+        if (panel % conv->parts == number % conv->parts) {
+            sbit__winograd_panel(&unit, first, width,
+                                 sbit__smaller(width, s->out_channels - first));
+        }
+        first += width;
+    }
+}

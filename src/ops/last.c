@@ -1,0 +1,228 @@
+/* last.c: float operators with channels last, which lowering puts in. >>last_rows
+ *
+ * Called by: exec through the rows. Calls: the drivers with channels last.
+ * Domain sbit; data are N, positions..., C; weights and attributes are those of the operator:
+ *   ConvLast           Conv with what sbit Conv has behind it; attribute winograd: 2 or 4 outputs at
+ *                      once along both axes
+ *   MaxPoolLast        without indices
+ *   AveragePoolLast, GlobalAveragePoolLast
+ */
+#include "../kernels/last_private.h"
+#include "qlinear_private.h"
+
+/* The float operator's shape for inputs 0.., of which the first has its channels last. */
+static sbit_status sbit__last_infer_as(const sbit_op_call *call, const char *op_type,
+                                       int32_t version, int32_t count, sbit_error *error)
+{
+    static const int32_t inputs[3] = {0, 1, 2};
+    sbit__q_view view;
+    sbit__q_view_init(call, op_type, version, inputs, count, true, &view);
+    SBIT__TRY(view.call.row->infer(&view.call, error));
+    if (call->output_count > 0 && call->out_type[0] != NULL) {
+        *call->out_type[0] = view.out;
+        sbit__q_type_to_last(call->out_type[0]);
+    }
+    return SBIT_OK;
+}
+
+/* >>convolution */
+
+typedef struct sbit__last_conv_params {
+    sbit__last_conv plan;
+    sbit__epilogue epilogue;
+} sbit__last_conv_params;
+
+static sbit_status sbit__last_conv_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 4, error));
+    SBIT__TRY(sbit__op_dtypes(call, 14, 0, error));
+    SBIT__TRY(sbit__last_infer_as(call, "Conv", 11, 3, error));
+    return sbit__epilogue_check(call, 3, error);
+}
+
+static int64_t sbit__last_winograd(const sbit_op_call *call, const sbit__conv_shape *shape)
+{
+    const int64_t m = sbit_node_int(call->node, "winograd", 0);
+    return (m == 2 || m == 4) && sbit__last_may_winograd(shape) ? m : 0;
+}
+
+static sbit_status sbit__last_conv_pack_op(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__last_conv plan;
+    memset(&plan, 0, sizeof plan);
+    if (!sbit__conv_weights(call, &plan.shape)) {
+        return SBIT_OK;
+    }
+    plan.winograd = sbit__last_winograd(call, &plan.shape);
+    sbit__last_conv_plan(call->ctx, &plan);
+    float *packed = (float *)call->alloc_packed(call, plan.packed_bytes);
+    if (packed == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    sbit__last_conv_pack(call->ctx, &plan, (const float *)call->in[1]->data, packed);
+    call->release_input(call, 1);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__last_conv_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    static const int32_t inputs[3] = {0, 1, 2};
+    sbit__q_view view;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(call->in_type[0]) || !sbit__type_static(call->in_type[1])) {
+        return SBIT_OK;
+    }
+    sbit__last_conv_params *params =
+        (sbit__last_conv_params *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    memset(params, 0, sizeof *params);
+    sbit__q_view_init(call, "Conv", 11, inputs, 3, true, &view);
+    SBIT__TRY(sbit__conv_shape_of(&view.call, &params->plan.shape, error));
+    params->plan.winograd = sbit__last_winograd(call, &params->plan.shape);
+    sbit__last_conv_plan(call->ctx, &params->plan);
+    sbit__epilogue_read(call, &params->epilogue);
+    *call->scratch_bytes = sbit__align64(params->plan.scratch_bytes) +
+                           (call->packed != NULL ? 0 : params->plan.packed_bytes);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__last_conv_op_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__last_conv_params *params = (const sbit__last_conv_params *)call->params;
+    const sbit_tensor *bias = sbit__in(call, 2);
+    sbit__epilogue memory;
+    if (params == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    const float *packed = (const float *)call->packed;
+    char *scratch = (char *)call->scratch;
+    if (packed == NULL) { /* a session that overrides the weight */
+        float *here = (float *)(void *)(scratch + sbit__align64(params->plan.scratch_bytes));
+        sbit__last_conv_pack(call->ctx, &params->plan, (const float *)call->in[1]->data, here);
+        packed = here;
+    }
+    sbit__last_conv_run(call->ctx, &params->plan, (const float *)call->in[0]->data, packed,
+                        bias != NULL ? (const float *)bias->data : NULL,
+                        sbit__epilogue_of(call, &params->epilogue, 3, &memory),
+                        (float *)call->out[0]->data, scratch);
+    return SBIT_OK;
+}
+
+static int64_t sbit__last_conv_macs(const sbit_op_call *call)
+{
+    return sbit__window_macs(call->out_type[0], call->in_type[1]);
+}
+
+/* >>pools */
+
+static bool sbit__last_pool_is(const sbit_op_call *call, const char *name)
+{
+    return sbit__streq(call->row->op_type, name);
+}
+
+static sbit_status sbit__last_pool_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    return sbit__last_pool_is(call, "MaxPoolLast") ? sbit__last_infer_as(call, "MaxPool", 12, 1, error)
+           : sbit__last_pool_is(call, "AveragePoolLast")
+               ? sbit__last_infer_as(call, "AveragePool", 19, 1, error)
+               : sbit__last_infer_as(call, "GlobalAveragePool", 1, 1, error);
+}
+
+/* The windows of the call, axis by axis; global: one as large as the input. */
+static sbit_status sbit__last_pool_windows(const sbit_op_call *call, sbit__last_pool *plan,
+                                           sbit_error *error)
+{
+    static const int32_t inputs[1] = {0};
+    const bool global = sbit__last_pool_is(call, "GlobalAveragePoolLast");
+    sbit__q_view view;
+    sbit__window window;
+    sbit__q_view_init(call, plan->average ? "AveragePool" : "MaxPool", 19, inputs, 1, true, &view);
+    const sbit_type *x = view.in_type[0];
+    const int32_t spatial = x->rank - 2;
+    plan->batch = x->dims[0].value;
+    plan->channels = x->dims[1].value;
+    if (!global) {
+        SBIT__TRY(sbit__window_read(&view.call, spatial, NULL, &window, error));
+        window.may_cut = true;
+    }
+    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
+        const int32_t from = i - (SBIT__MAX_SPATIAL - spatial);
+        plan->in[i] = plan->out[i] = plan->kernel[i] = plan->stride[i] = plan->dilation[i] = 1;
+        if (from < 0) {
+            continue;
+        }
+        plan->in[i] = plan->kernel[i] = x->dims[from + 2].value;
+        if (!global) {
+            SBIT__TRY(
+                sbit__window_length(&view.call, &window, from, plan->in[i], &plan->out[i], error));
+            plan->kernel[i] = window.kernel[from];
+            plan->stride[i] = window.stride[from];
+            plan->dilation[i] = window.dilation[from];
+            plan->pad_begin[i] = window.pad_begin[from];
+            plan->pad_end[i] = window.pad_end[from];
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__last_pool_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(call->in_type[0])) {
+        return SBIT_OK;
+    }
+    sbit__last_pool *plan = (sbit__last_pool *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    memset(plan, 0, sizeof *plan);
+    plan->average = !sbit__last_pool_is(call, "MaxPoolLast");
+    plan->count_pads = sbit_node_int(call->node, "count_include_pad", 0) != 0;
+    SBIT__TRY(sbit__last_pool_windows(call, plan, error));
+    sbit__last_pool_plan(call->ctx, plan);
+    *call->scratch_bytes = plan->scratch_bytes;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__last_pool_op_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__last_pool *plan = (const sbit__last_pool *)call->params;
+    if (plan == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    sbit__last_pool_run(call->ctx, plan, (const float *)call->in[0]->data,
+                        (float *)call->out[0]->data, call->scratch);
+    return SBIT_OK;
+}
+
+/* >>rows */
+#define SBIT__LAST_ROW(name, pack, infer, prepare, run, macs)                                      \
+    {                                                                                              \
+        "sbit", name, 1, SBIT_T(SBIT_F32), 0, pack, infer, prepare, run, NULL, NULL, NULL, NULL,   \
+            macs                                                                                   \
+    }
+#define SBIT__LAST_POOL(name)                                                                      \
+    SBIT__LAST_ROW(name, NULL, sbit__last_pool_infer, sbit__last_pool_prepare,                     \
+                   sbit__last_pool_op_run, NULL)
+
+static const sbit_op_row sbit__last_rows[] = {
+    SBIT__LAST_ROW("ConvLast", sbit__last_conv_pack_op, sbit__last_conv_infer,
+                   sbit__last_conv_prepare, sbit__last_conv_op_run, sbit__last_conv_macs),
+    SBIT__LAST_POOL("MaxPoolLast"),
+    SBIT__LAST_POOL("AveragePoolLast"),
+    SBIT__LAST_POOL("GlobalAveragePoolLast"),
+};
+
+#undef SBIT__LAST_ROW
+#undef SBIT__LAST_POOL
+
+SBIT__FN const sbit_op_row *sbit__op_rows_last(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__last_rows);
+    return sbit__last_rows;
+}
