@@ -381,7 +381,7 @@ static bool sbit__layout_may_dequantize(const sbit__lowering *lower, const sbit_
 
 /* >>channel shuffle: Reshape to N, groups, C / groups, ...; exchange them; Reshape back */
 
-static sbit_status sbit__layout_shuffle(sbit__lowering *lower, const sbit_node *node,
+static sbit_status sbit__layout_shuffle(sbit__lowering *lower, const sbit_node *node, bool floats,
                                         sbit_error *error)
 {
     const sbit_node *before = sbit__lower_producer(lower, node->inputs[0]);
@@ -399,7 +399,9 @@ static sbit_status sbit__layout_shuffle(sbit__lowering *lower, const sbit_node *
     from = sbit__lower_type(lower, before->inputs[0]);
     middle = sbit__lower_type(lower, node->inputs[0]);
     to = sbit__lower_type(lower, behind->outputs[0]);
-    bool fits = (from->dtype == SBIT_U8 || from->dtype == SBIT_I8) &&
+    bool fits = (floats ? from->dtype == SBIT_F32 &&
+                              sbit__layout_source(lower, before->inputs[0]).idx != 0
+                        : from->dtype == SBIT_U8 || from->dtype == SBIT_I8) &&
                 middle->rank == from->rank + 1 && (int32_t)perm->count == middle->rank &&
                 sbit__same_dims(from, to) && from->rank >= 3 && sbit__dim_known(middle->dims[1]) &&
                 sbit__dim_known(middle->dims[2]) && sbit__dim_known(from->dims[1]) &&
@@ -486,7 +488,7 @@ static sbit_status sbit__layout_node(sbit__lowering *lower, const sbit_node *nod
         sbit__layout_may_dequantize(lower, node)) {
         return sbit__layout_pass(lower, node, error);
     }
-    return sbit__lower_is(lower, node, "Transpose") ? sbit__layout_shuffle(lower, node, error)
+    return sbit__lower_is(lower, node, "Transpose") ? sbit__layout_shuffle(lower, node, false, error)
                                                     : SBIT_OK;
 }
 
@@ -559,6 +561,14 @@ static int64_t sbit__layout_winograd(const sbit__lowering *lower, const sbit_nod
     return 0;
 }
 
+/* Few channels on both sides, and the input has them first: measured to be no faster. */
+static bool sbit__layout_is_thin(const sbit__lowering *lower, const sbit_node *node)
+{
+    const sbit_type *w = sbit__lower_type(lower, node->inputs[1]);
+    return sbit__layout_source(lower, node->inputs[0]).idx == 0 && w->rank >= 3 &&
+           sbit__layout_dim(w, 1, 16) <= 4 && sbit__layout_dim(w, 0, 32) <= 16;
+}
+
 static sbit_status sbit__layout_conv(sbit__lowering *lower, const sbit_node *node,
                                      sbit_error *error)
 {
@@ -567,7 +577,8 @@ static sbit_status sbit__layout_conv(sbit__lowering *lower, const sbit_node *nod
     sbit__layout_build *build = (sbit__layout_build *)lower->work;
     if (!sbit__layout_is_f32(lower, node->inputs[0]) ||
         !sbit__layout_is_f32(lower, node->outputs[0]) ||
-        !sbit__layout_fixed(lower, node->inputs[1], 4) || !sbit__layout_copy(node, build)) {
+        !sbit__layout_fixed(lower, node->inputs[1], 4) || sbit__layout_is_thin(lower, node) ||
+        !sbit__layout_copy(node, build)) {
         return SBIT_OK;
     }
     SBIT__TRY(sbit__layout_last(lower, node->inputs[0], node, &build->inputs[0], error));
@@ -623,6 +634,9 @@ static sbit_status sbit__layout_float(sbit__lowering *lower, const sbit_node *no
         if (sbit__lower_is(lower, node, pools[i][0])) {
             return sbit__layout_pool(lower, node, pools[i][1], error);
         }
+    }
+    if (sbit__lower_is(lower, node, "Transpose")) {
+        return sbit__layout_shuffle(lower, node, true, error);
     }
     if (sbit__layout_in(node, "sbit", passes) ||
         (sbit__layout_in(node, "", plain) && sbit__lower_is(lower, node, node->op_type) &&

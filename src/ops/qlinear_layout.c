@@ -5,7 +5,7 @@
  *   ToLast    N, C, positions... -> N, positions..., C; int8 becomes uint8 (q ^ 0x80)
  *   ToFirst   the way back; attribute to: the element type (default: the input's)
  *   QMaxPool  MaxPool of uint8
- *   QShuffle  channels c = i * (C / groups) + j go to j * groups + i; channels last
+ *   QShuffle  channels c = i * (C / groups) + j go to j * groups + i; channels last; floats, too
  *   QTable    y = table[x], input 1: 256 bytes; attribute to: the element type
  *   QTables   the same with a table for each channel (axis 1), [C, 256]
  */
@@ -240,10 +240,23 @@ static sbit_status sbit__q_same_infer(const sbit_op_call *call, sbit_error *erro
 
 typedef struct sbit__q_map_task {
     const sbit__q8_kernels *q8;
+    const sbit__last_kernels *last;
     const uint8_t *x, *table;
     uint8_t *y;
     int64_t channels, groups;
 } sbit__q_map_task;
+
+static void sbit__q_shuffle_floats(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_map_task *task = (const sbit__q_map_task *)user;
+    const int64_t each = task->channels / task->groups;
+    (void)worker;
+    for (int64_t p = begin; p < end; p++) {
+        task->last->last_exchange(
+            task->groups, each, (const float *)(const void *)task->x + p * task->channels, each,
+            (float *)(void *)task->y + p * task->channels, task->groups);
+    }
+}
 
 static void sbit__q_shuffle_range(void *user, int64_t begin, int64_t end, int32_t worker)
 {
@@ -301,12 +314,13 @@ static sbit_status sbit__q_shuffle_run(const sbit_op_call *call, sbit_error *err
     }
     task.channels = plan->channels;
     task.groups = plan->groups;
+    task.last = sbit__last_of(call->ctx);
     task.q8 = sbit__q8_of(call->ctx);
     task.x = (const uint8_t *)x->data;
     task.y = (uint8_t *)call->out[0]->data;
     if (sbit_tensor_count(x) > 0) {
         sbit__parallel_range(call->ctx, sbit_tensor_count(x) / task.channels,
-                             1 + 65536 / task.channels, sbit__q_shuffle_range, &task);
+                             1 + 65536 / task.channels, x->dtype == SBIT_F32 ? sbit__q_shuffle_floats : sbit__q_shuffle_range, &task);
     }
     return SBIT_OK;
 }
@@ -395,7 +409,7 @@ static const sbit_op_row sbit__q_layout_rows[] = {
     SBIT__Q_ROW("ToFirst", SBIT__Q_LAYOUT_TYPES, sbit__q_layout_infer, NULL, sbit__q_layout_run),
     SBIT__Q_ROW("QMaxPool", SBIT_T(SBIT_U8), sbit__q_max_infer, sbit__q_max_prepare,
                 sbit__q_max_run),
-    SBIT__Q_ROW("QShuffle", SBIT__T_Q8, sbit__q_same_infer, sbit__q_shuffle_prepare,
+    SBIT__Q_ROW("QShuffle", SBIT__T_Q8 | SBIT_T(SBIT_F32), sbit__q_same_infer, sbit__q_shuffle_prepare,
                 sbit__q_shuffle_run),
     SBIT__Q_ROW("QTables", SBIT__T_Q8, sbit__q_same_infer, sbit__q_tables_prepare,
                 sbit__q_tables_run),
