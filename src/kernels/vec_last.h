@@ -211,8 +211,8 @@ SBIT__V_INLINE void SBIT__V(last_window)(int pixels, const sbit__last_window *d,
          plain ? SBIT__V(min_f32)(hi, SBIT__V(max_f32)(lo, sum[i])) : sum[i]);
     }
     if (!plain) {
-        SBIT__V(last_finish)
-        (&d->store, pixels, n < SBIT__V(lanes) ? n : SBIT__V(lanes), d->out_step, y, at);
+        const int64_t lanes = SBIT__V(lanes);
+        SBIT__V(last_finish)(&d->store, pixels, n < lanes ? n : lanes, d->out_step, y, at);
     }
 }
 
