@@ -1527,6 +1527,35 @@ TEST(cli_unsupported_by_operator)
     CHECK(at != NULL && strstr(at + 4, "Spin") == NULL);
 }
 
+TEST(cli_check_tells_all)
+{
+    make_net_files();
+    make_foreign(TMP "foreign.onnx");
+    put_file(TMP "other.onnx", "PK\003\004 zip", 8);
+    CHECK_EQ_I64(RUN("check %s", NET), 0);
+    CHECK_STR(cli.out, "0 errors, 0 warnings\n");
+    CHECK_EQ_I64(RUN("check %sforeign.onnx", TMP), 1);
+    CHECK_CONTAINS(cli.out, "error: operator: com.acme.Spin-2: no such operator: 12 nodes");
+    CHECK_CONTAINS(cli.out, "error: operator: Turn-13: no such operator: 1 node");
+    CHECK_EQ_I64(RUN("check %sforeign.onnx --json", TMP), 1);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_CONTAINS(cli.out, "\"ok\": false, \"findings\": [{\"level\": \"error\"");
+    CHECK_EQ_I64(RUN("check %sother.onnx", TMP), 1);
+    CHECK_CONTAINS(cli.out, "error: file: ");
+}
+
+TEST(cli_opset_is_raised)
+{
+    make_net_files();
+    CHECK_EQ_I64(RUN("convert-opset %s --to 17 -o %sraised.onnx", NET, TMP), 0);
+    CHECK_CONTAINS(cli.out, "opset 13 to 17");
+    CHECK_EQ_I64(RUN("info %sraised.onnx", TMP), 0);
+    CHECK_CONTAINS(cli.out, "ai.onnx 17");
+    CHECK_FAILS(1, "only raised", "convert-opset %s --to 9 -o %slow.onnx", NET, TMP);
+    CHECK_FAILS(2, "--to", "convert-opset %s -o %slow.onnx", NET, TMP);
+    CHECK(!test_file_exists(TMP "low.onnx"));
+}
+
 TEST(cli_next_steps)
 {
     make_net_files();

@@ -18,6 +18,14 @@ static const cli_command cli_commands[] = {
      "takes with one thread is told, and which nodes find theirs while running only.",
      "sparsebit info model.onnx\nsparsebit info model.onnx --shape input=1x3x224x224 --json",
      cli_info},
+    {"check", "MODEL", "what is wrong with a model, all at once", "--json", "",
+     "Looks at the file, the format's rules, external data, shapes and operators; tells what is an\n"
+     "error and what is likely a mistake. Exit code 1 if there are errors.",
+     "sparsebit check model.onnx\nsparsebit check model.onnx --json", cli_check},
+    {"convert-opset", "MODEL", "raise the opset of a model", "--to --out --force", "--to --out",
+     "Operators whose definition changed in between are rewritten; where that is not possible\n"
+     "nothing is written and all such nodes are named. Other domains stay as they are.",
+     "sparsebit convert-opset model.onnx --to 17 -o new.onnx", cli_convert_opset},
     {"simplify", "MODEL", "fold constants, remove and fuse operators",
      "--out --force --keep-bn --fix-defaults --skip --only --json", "--out",
      "Rewrites the graph until nothing changes. The result computes the same.",

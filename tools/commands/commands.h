@@ -22,6 +22,8 @@ int cli_validate(const cli_args *args);
 int cli_lint(const cli_args *args);
 int cli_bench(const cli_args *args);
 int cli_graph(const cli_args *args);
+int cli_check(const cli_args *args);
+int cli_convert_opset(const cli_args *args);
 int cli_operators(const cli_args *args);
 int cli_strategies(const cli_args *args);
 /* Prints what a strategy of that name does and its keys; false: there is none. */
