@@ -35,7 +35,7 @@ extern "C" {
 #endif
 
 #define SBIT__GRAD_DOMAIN "sbit"
-#define SBIT__RNN_ATTRIBUTES 16 /* more than the operators have */
+#define SBIT__RNN_ATTRIBUTES 9 /* one more than the operators have */
 #define SBIT__T_GRAD (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64))
 
 /* X(name): a rule is void sbit__grad_<name>(sbit_gradient *g) */

@@ -586,7 +586,7 @@ SBIT__FN void sbit__grad_moves(sbit_gradient *g)
 SBIT__FN void sbit__grad_resize(sbit_gradient *g)
 {
     sbit_value_id inputs[5];
-    sbit_attr attrs[16];
+    sbit_attr attrs[9]; /* two of ResizeGrad's own and those of Resize that its slope depends on */
     size_t count = 2;
     if (sbit__streq(sbit_node_string(g->node, "mode", "nearest"), "nearest")) {
         sbit__grad_moves(g);
@@ -598,7 +598,10 @@ SBIT__FN void sbit__grad_resize(sbit_gradient *g)
     attrs[0] = sbit__attr_string("of", g->node->op_type);
     attrs[1] = sbit__attr_int("version", g->opset);
     for (size_t i = 0; i < g->node->attr_count && count < SBIT__COUNT_OF(attrs); i++) {
-        attrs[count++] = g->node->attrs[i];
+        const char *name = g->node->attrs[i].name;
+        if (!sbit__streq(name, "nearest_mode") && !sbit__streq(name, "extrapolation_value")) {
+            attrs[count++] = g->node->attrs[i];
+        }
     }
     g->input_grads[0] =
         sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ResizeGrad", inputs, 5, attrs, count);

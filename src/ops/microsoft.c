@@ -264,9 +264,13 @@ static sbit_value_id sbit__expand_sum(sbit__expand *e, sbit_value_id a, sbit_val
                         : sbit__expand_op(e, "Add", a, b, NULL, sbit__expand_none);
 }
 
-/* The node's attributes but for those that `drop` lists; `out` has room for them. */
-static size_t sbit__expand_attrs(const sbit__expand *e, const char *const *drop, sbit_attr *out,
-                                 size_t capacity)
+enum {
+    SBIT__MS_ATTRIBUTES = 7 /* of an operator that hands them on, at most */
+};
+
+/* The node's attributes but for those that `drop` lists. */
+static size_t sbit__expand_attrs(sbit__expand *e, const char *const *drop,
+                                 sbit_attr out[SBIT__MS_ATTRIBUTES])
 {
     size_t count = 0;
     for (size_t i = 0; i < e->node.attr_count; i++) {
@@ -274,8 +278,10 @@ static size_t sbit__expand_attrs(const sbit__expand *e, const char *const *drop,
         for (size_t k = 0; drop[k] != NULL; k++) {
             listed = listed || sbit__streq(drop[k], e->node.attrs[i].name);
         }
-        if (!listed && count < capacity) {
+        if (!listed && count < SBIT__MS_ATTRIBUTES) {
             out[count++] = e->node.attrs[i];
+        } else if (!listed) {
+            sbit__expand_fail(e, SBIT_ERR_INVALID_MODEL, "it has attributes that are not its own");
         }
     }
     return count;
@@ -349,8 +355,8 @@ static sbit_status sbit__fused_expand(sbit_graph *graph, sbit_node_id id, sbit_e
     sbit__expand e = sbit__expand_begin(graph, id, error);
     const bool conv = sbit__streq(e.node.op_type, "FusedConv");
     const size_t count = e.node.input_count < 3 ? e.node.input_count : 3;
-    sbit_attr attrs[16];
-    const size_t attr_count = sbit__expand_attrs(&e, drop, attrs, SBIT__COUNT_OF(attrs));
+    sbit_attr attrs[SBIT__MS_ATTRIBUTES];
+    const size_t attr_count = sbit__expand_attrs(&e, drop, attrs);
     const sbit_value_id y = sbit__expand_value(&e, "sum");
     sbit__expand_node(&e, "", conv ? "Conv" : "Gemm", e.node.inputs, count, &y, 1, attrs,
                       attr_count);
@@ -1237,8 +1243,8 @@ static sbit_status sbit__nhwc_pool_expand(sbit_graph *graph, sbit_node_id id, sb
     sbit__expand e = sbit__expand_begin(graph, id, error);
     const int32_t rank = sbit__expand_rank(&e, 0);
     int64_t first[SBIT_MAX_RANK] = {0}, last[SBIT_MAX_RANK] = {0};
-    sbit_attr attrs[16];
-    const size_t attr_count = sbit__expand_attrs(&e, drop, attrs, SBIT__COUNT_OF(attrs));
+    sbit_attr attrs[SBIT__MS_ATTRIBUTES];
+    const size_t attr_count = sbit__expand_attrs(&e, drop, attrs);
     const sbit_value_id y = sbit__expand_value(&e, "pooled");
     if (rank < 3) {
         sbit__expand_fail(&e, SBIT_ERR_UNSUPPORTED, "the rank of its input is not known");
@@ -1303,8 +1309,8 @@ static sbit_status sbit__quantized_lstm_expand(sbit_graph *graph, sbit_node_id i
     static const char *const drop[] = {NULL};
     sbit__expand e = sbit__expand_begin(graph, id, error);
     sbit_value_id inputs[8];
-    sbit_attr attrs[16];
-    const size_t attr_count = sbit__expand_attrs(&e, drop, attrs, SBIT__COUNT_OF(attrs));
+    sbit_attr attrs[SBIT__MS_ATTRIBUTES];
+    const size_t attr_count = sbit__expand_attrs(&e, drop, attrs);
     for (size_t i = 0; i < 8; i++) {
         inputs[i] = sbit__expand_in(&e, i);
     }

@@ -362,7 +362,7 @@ typedef struct sbit__concat {
 
 static sbit_status sbit__concat_prepare(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__concat plan;
+    sbit__concat plan = {0};
     if (!sbit__type_static(call->in_type[0])) {
         return SBIT_OK;
     }
