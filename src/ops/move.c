@@ -373,7 +373,7 @@ static sbit_status sbit__concat_prepare(const sbit_op_call *call, sbit_error *er
 static sbit_status sbit__concat_run(const sbit_op_call *call, sbit_error *error)
 {
     sbit_tensor *y = call->out[0];
-    sbit__concat plan;
+    sbit__concat plan = {0};
     int64_t at = 0;
     if (y == NULL) {
         return SBIT_OK;
