@@ -767,9 +767,9 @@ TEST(cli_validate_says_what_is_proved)
     CHECK_CONTAINS(cli.out, "proved      int32 sums");
     CHECK_CONTAINS(cli.out, "proved      weights");
     CHECK_CONTAINS(cli.out, "verdict: passed");
-    CHECK_EQ_I64(RUN("validate %s %sq.onnx --data npy:%s --agreement 50 --strict --json", NET, TMP,
-                     DATA),
-                 0);
+    CHECK_EQ_I64(
+        RUN("validate %s %sq.onnx --data npy:%s --agreement 50 --strict --json", NET, TMP, DATA),
+        0);
     CHECK(json_is_one_object(cli.out));
     CHECK_CONTAINS(cli.out, "\"passed\": true");
     CHECK(json_number("", "nearest") > 0.0);
@@ -778,13 +778,11 @@ TEST(cli_validate_says_what_is_proved)
     CHECK(json_number("\"quantized\"", "bytes") > 0.0);
     /* another network's file: neither its weights nor its predictions */
     make_net(TMP "other.onnx", true);
-    CHECK_EQ_I64(RUN("quantize %s --set W.QUANTIZER.BIT=2 --data npy:%s -o %sq2.onnx", NET, DATA,
-                     TMP),
-                 0);
+    CHECK_EQ_I64(
+        RUN("quantize %s --set W.QUANTIZER.BIT=2 --data npy:%s -o %sq2.onnx", NET, DATA, TMP), 0);
     CHECK_EQ_I64(RUN("validate %s %sq2.onnx --data npy:%s --agreement 0", NET, TMP, DATA), 0);
     CHECK_CONTAINS(cli.out, "100.00 % to the nearest");
-    CHECK_EQ_I64(RUN("validate %sother.onnx %sq2.onnx --data npy:%s --agreement 0", TMP, TMP,
-                     DATA),
+    CHECK_EQ_I64(RUN("validate %sother.onnx %sq2.onnx --data npy:%s --agreement 0", TMP, TMP, DATA),
                  1);
     CHECK_CONTAINS(cli.out, "NOT proved  weights");
     CHECK_CONTAINS(cli.out, "1 weight is not found");
@@ -1280,6 +1278,51 @@ TEST(cli_train)
                      TMP, data, how, TMP, TMP),
                  0);
     CHECK_EQ_I64(system("cmp -s " TMP "t5.onnx " TMP "t6.onnx"), 0);
+    /* Ctrl-C after the first epoch, and on from there: the same file */
+    const char *more = "--epochs 40 --schedule constant --ema 0.9 --mixup 0.3";
+    CHECK_EQ_I64(
+        RUN("train %st.onnx --data %s --val %s %s -o %st7.onnx", TMP, data, data, more, TMP), 0);
+    char stopped[4000];
+    snprintf(stopped, sizeof stopped,
+             "rm -f %s7.json; '%s' train %st.onnx --data %s --val %s %s --log %s7.json -o "
+             "%st8.onnx >/dev/null 2>%serr & p=$!; while [ ! -s %s7.json ]; do sleep 0.01; done; "
+             "kill -INT $p; wait $p",
+             TMP, test_tool(), TMP, data, data, more, TMP, TMP, TMP, TMP);
+    if (CHECK_EQ_I64(WEXITSTATUS(system(stopped)), 1)) {
+        cli_slurp(TMP "err", cli.err, sizeof cli.err);
+        CHECK_CONTAINS(cli.err, "interrupted after step");
+        cli_slurp(TMP "7.json", cli.out, sizeof cli.out);
+        CHECK_CONTAINS(cli.out, "{\"epoch\": 1, \"step\": 2, ");
+        CHECK_EQ_I64(RUN("train %st.onnx --data %s --val %s %s --resume %st8.onnx.checkpoint -o "
+                         "%st8.onnx",
+                         TMP, data, data, more, TMP, TMP),
+                     0);
+        CHECK_EQ_I64(system("cmp -s " TMP "t7.onnx " TMP "t8.onnx"), 0);
+    }
+    /* pruned, quantized and taught in one run; masks made while training, a lottery ticket */
+    static const char cut[] = "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.34}\n";
+    static const char mask[] =
+        "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, RATIO: 0.5, SCHEDULE: agp}\n";
+    put_file(TMP "s1.yaml", cut, sizeof cut - 1);
+    put_file(TMP "s2.yaml", mask, sizeof mask - 1);
+    CHECK_EQ_I64(RUN("train %st1.onnx -s %ss1.yaml --set W.QUANTIZER.TYPE=lsq --set "
+                     "A.QUANTIZER.TYPE=lsq --data %s --val %s --calib 32 --epochs 4 --lr 0.02 "
+                     "--batch 16 --teacher %st1.onnx --dampening 0.001 -o %st9.onnx",
+                     TMP, TMP, data, data, TMP, TMP),
+                 0);
+    CHECK_EQ_I64(RUN("eval %st9.onnx --data %s --json", TMP, data), 0);
+    CHECK_CONTAINS(cli.out, "\"top1\": 1");
+    CHECK_EQ_I64(RUN("info %st9.onnx --json", TMP), 0);
+    CHECK_CONTAINS(cli.out, "QuantizeLinear");
+    CHECK_EQ_I64(RUN("train %st1.onnx -s %ss2.yaml --rewind --slim 0.0001 --smoothing 0.1 --clip 1 "
+                     "--micro 8 --freeze-statistics 10 --freeze fc.bias --patience 9 --data %s "
+                     "--val %s --batch 16 --epochs 4 -o %st10.onnx",
+                     TMP, TMP, data, data, TMP),
+                 0);
+    CHECK_EQ_I64(RUN("eval %st10.onnx --data %s --json", TMP, data), 0);
+    CHECK_CONTAINS(cli.out, "\"top1\": 1");
+    CHECK_FAILS(1, "matches no weight", "train %st.onnx --data %s --freeze none* -o %sz.onnx", TMP,
+                data, TMP);
     CHECK_FAILS(1, "has no labels", "train %st.onnx --data npy:%stx.npy -o %sz.onnx", TMP, TMP,
                 TMP);
     CHECK_FAILS(1, "known: sgd, adam, adamw", "train %st.onnx --data %s --optimizer x -o %sz.onnx",

@@ -1343,3 +1343,374 @@ TEST(frozen_parts_stay)
     sbit_graph_destroy(graph);
     sbit_ctx_destroy(ctx);
 }
+
+/* ---- averages, mixup, the best model, pruning while training, distillation of features */
+
+/* The average is what is stored; swapped in, it is what the trainer runs on. */
+TEST(averages_of_the_weights)
+{
+    sbit_ctx *ctx = train_ctx();
+    sbit_graph *graph = small_network(ctx, 3);
+    small_data *d = (small_data *)malloc(sizeof *d);
+    sbit_train_desc desc;
+    sbit_error error;
+    sbit_trainer *t = NULL;
+    sbit_batch batch;
+    float mean[12];
+    small_data_make(ctx, d);
+    memset(&desc, 0, sizeof desc);
+    memset(&batch, 0, sizeof batch);
+    desc.learning_rate = 0.1f;
+    desc.ema = 0.75f;
+    batch.samples = SMALL_COUNT;
+    batch.inputs = &d->inputs;
+    batch.targets = &d->targets;
+    batch.input_count = batch.target_count = 1;
+    CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
+    float *w = parameter_copy(t, "fc.weight");
+    memcpy(mean, w, sizeof mean);
+    free(w);
+    for (int step = 0; step < 4; step++) {
+        CHECK(sbit_trainer_step(t, &batch, NULL, &error) == SBIT_OK);
+        w = parameter_copy(t, "fc.weight");
+        for (int i = 0; i < 12; i++) {
+            mean[i] = 0.75f * mean[i] + 0.25f * w[i];
+        }
+        free(w);
+    }
+    CHECK(sbit_trainer_store(t, graph, &error) == SBIT_OK);
+    const sbit_value_id id = sbit_graph_find_value(graph, "fc.weight");
+    const float *stored = (const float *)sbit_graph_value(graph, id)->constant.data;
+    for (int i = 0; i < 12; i++) {
+        CHECK_NEAR((double)stored[i], (double)mean[i], 1e-6);
+    }
+    for (int k = 0; k < 2; k++) { /* in place, then back */
+        sbit_trainer_swap_average(t);
+        w = parameter_copy(t, "fc.weight");
+        CHECK((fabsf(w[0] - mean[0]) < 1e-6f) == (k == 0));
+        free(w);
+    }
+    sbit_trainer_destroy(t);
+    sbit_feed_close(&d->feed);
+    free(d);
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+}
+
+static sbit_status scores(sbit_trainer *t, const sbit_train_report *report, void *user,
+                          double *score, sbit_error *error)
+{
+    static const double list[] = {0.3, 0.5, 0.4, 0.45, 0.2, 0.9};
+    float **kept = (float **)user;
+    (void)error;
+    *score = list[report->epoch];
+    if (report->epoch == 1) {
+        free(*kept);
+        *kept = parameter_copy(t, "fc.weight");
+    }
+    return SBIT_OK;
+}
+
+static sbit_status stop_at_epoch(sbit_trainer *t, const sbit_train_report *r, void *user,
+                                 sbit_error *error)
+{
+    (void)t;
+    (void)user;
+    (void)error;
+    return r->epoch == 2 ? SBIT_ERR_CANCELLED : SBIT_OK;
+}
+
+/* Ends after two epochs that were not better, with the best epoch's weights - also when it was
+ * interrupted and resumed on the way. */
+TEST(the_best_epoch_is_kept)
+{
+    const char *path = SBIT_TEST_TMP "/best.checkpoint";
+    for (int broken = 0; broken < 2; broken++) {
+        sbit_ctx *ctx = train_ctx();
+        sbit_graph *graph = small_network(ctx, 3);
+        small_data *d = (small_data *)malloc(sizeof *d);
+        float *kept = NULL;
+        sbit_train_desc desc;
+        sbit_train_report report;
+        sbit_fit_desc fit;
+        sbit_error error;
+        sbit_trainer *t = NULL;
+        small_data_make(ctx, d);
+        memset(&desc, 0, sizeof desc);
+        memset(&fit, 0, sizeof fit);
+        desc.learning_rate = 0.05f;
+        desc.ema = 0.5f;
+        fit.epochs = 6;
+        fit.batch = 16;
+        fit.patience = 2;
+        fit.measure = scores;
+        fit.user = &kept;
+        fit.mixup = 0.4f;
+        CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
+        if (broken == 1) {
+            fit.after_epoch = stop_at_epoch;
+            CHECK(sbit_trainer_fit(t, &d->feed, &fit, &report, &error) == SBIT_ERR_CANCELLED);
+            CHECK(sbit_trainer_save(t, path, &error) == SBIT_OK);
+            sbit_trainer_destroy(t);
+            CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
+            CHECK_MSG(sbit_trainer_load(t, path, &error) == SBIT_OK, "%s", error.message);
+            fit.after_epoch = NULL;
+            fit.resume = true;
+        }
+        CHECK_MSG(sbit_trainer_fit(t, &d->feed, &fit, &report, &error) == SBIT_OK, "%s",
+                  error.message);
+        CHECK_EQ_I64(report.epoch, 3);
+        CHECK_EQ_I64(report.best_epoch, 1);
+        CHECK(report.best == 0.5);
+        float *now = parameter_copy(t, "fc.weight");
+        CHECK(kept != NULL && memcmp(now, kept, 12 * sizeof(float)) == 0);
+        free(now);
+        free(kept);
+        sbit_trainer_destroy(t);
+        sbit_feed_close(&d->feed);
+        free(d);
+        sbit_graph_destroy(graph);
+        sbit_ctx_destroy(ctx);
+    }
+}
+
+static const char sparse_config[] = "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, RATIO: 0.5, "
+                                    "SCHEDULE: agp}\n";
+
+static int64_t zeros_of(const sbit_trainer *t, const char *name, int64_t count)
+{
+    float *w = parameter_copy(t, name);
+    int64_t zeros = 0;
+    for (int64_t i = 0; i < count; i++) {
+        zeros += w[i] == 0.0f ? 1 : 0;
+    }
+    free(w);
+    return zeros;
+}
+
+/* Half of every weight is masked step by step and stays zero under momentum and decay; a lottery
+ * ticket has the first weights, where they are kept. */
+TEST(pruned_while_training)
+{
+    for (int rewind = 0; rewind < 2; rewind++) {
+        sbit_ctx *ctx = train_ctx();
+        sbit_graph *graph = small_network(ctx, 3);
+        small_data *d = (small_data *)malloc(sizeof *d);
+        sbit_sconfig *config = NULL;
+        sbit_sparse *sparse = NULL;
+        sbit_train_desc desc;
+        sbit_fit_desc fit;
+        sbit_error error;
+        sbit_trainer *t = NULL;
+        small_data_make(ctx, d);
+        memset(&desc, 0, sizeof desc);
+        memset(&fit, 0, sizeof fit);
+        desc.learning_rate = 0.05f;
+        desc.weight_decay = 1e-3f;
+        desc.optimizer_options = "MOMENTUM: 0.9";
+        fit.epochs = 3;
+        fit.batch = 16;
+        fit.rewind = rewind == 1;
+        fit.sparse_end = rewind == 1 ? 14 : 0; /* the last step: nothing is trained after it */
+        CHECK_MSG(sbit_sconfig_read(ctx, sparse_config, sizeof sparse_config - 1, &config,
+                                    &error) == SBIT_OK,
+                  "%s", error.message);
+        CHECK_MSG(sbit_sparse_create(graph, config, &sparse, &error) == SBIT_OK, "%s",
+                  error.message);
+        CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
+        fit.sparse = sparse;
+        float *first = parameter_copy(t, "c1.weight");
+        CHECK_MSG(sbit_trainer_fit(t, &d->feed, &fit, NULL, &error) == SBIT_OK, "%s",
+                  error.message);
+        CHECK_EQ_I64(zeros_of(t, "c1.weight", 72), 37); /* Sparsebit: floor(ratio n) + 1 */
+        CHECK_EQ_I64(zeros_of(t, "fc.weight", 12), 7);
+        float *last = parameter_copy(t, "c1.weight");
+        int64_t near = 0, kept = 0;
+        for (int i = 0; i < 72; i++) { /* one step from the first, or fifteen */
+            kept += last[i] != 0.0f ? 1 : 0;
+            near += last[i] != 0.0f && fabsf(last[i] - first[i]) < 0.02f ? 1 : 0;
+        }
+        CHECK_MSG((near == kept) == (rewind == 1), "%d of %d near", (int)near, (int)kept);
+        free(first);
+        free(last);
+        sbit_trainer_destroy(t);
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        sbit_feed_close(&d->feed);
+        free(d);
+        sbit_graph_destroy(graph);
+        sbit_ctx_destroy(ctx);
+    }
+}
+
+/* A student learns a teacher's inner value; the slope of slimming; class weights as PyTorch. */
+TEST(features_slimming_class_weights)
+{
+    sbit_ctx *ctx = train_ctx();
+    sbit_graph *graph = small_network(ctx, 3), *teacher = small_network(ctx, 4);
+    small_data *d = (small_data *)malloc(sizeof *d);
+    sbit_train_desc desc;
+    sbit_train_report plain, report;
+    sbit_error error;
+    sbit_trainer *t = NULL;
+    sbit_batch batch;
+    small_data_make(ctx, d);
+    memset(&desc, 0, sizeof desc);
+    memset(&batch, 0, sizeof batch);
+    batch.samples = SMALL_COUNT;
+    batch.inputs = &d->inputs;
+    batch.targets = &d->targets;
+    batch.input_count = batch.target_count = 1;
+    /* the loss without features, and the inner values of both networks */
+    char inner[100];
+    const sbit_node *fc = sbit_graph_node(graph, sbit_graph_find_node(graph, "fc"));
+    snprintf(inner, sizeof inner, "%s", sbit_graph_value(graph, fc->inputs[0])->name);
+    sbit_train_feature named = {inner, inner, 2.0f};
+    desc.teacher = teacher;
+    desc.fixed_statistics = true;
+    CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
+    CHECK(sbit_trainer_backward(t, &batch, &plain, &error) == SBIT_OK);
+    sbit_trainer_destroy(t);
+    desc.features = &named;
+    desc.feature_count = 1;
+    CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s", error.message);
+    CHECK(sbit_trainer_backward(t, &batch, &report, &error) == SBIT_OK);
+    double distance = 0;
+    sbit_session *sessions[2];
+    for (int k = 0; k < 2; k++) {
+        sbit_session_desc plain_desc;
+        sbit_graph *g = k == 0 ? graph : teacher;
+        const sbit_value_id id = sbit_graph_find_value(g, inner);
+        memset(&plain_desc, 0, sizeof plain_desc);
+        plain_desc.outputs = &id;
+        plain_desc.output_count = 1;
+        CHECK(sbit_session_create(g, &plain_desc, &sessions[k], &error) == SBIT_OK);
+        CHECK(sbit_session_set_input(sessions[k], NULL, &d->inputs, &error) == SBIT_OK);
+        CHECK(sbit_session_run(sessions[k], &error) == SBIT_OK);
+    }
+    const sbit_tensor *a = &sbit_session_output(sessions[0], 0)->tensor;
+    const sbit_tensor *b = &sbit_session_output(sessions[1], 0)->tensor;
+    for (int64_t i = 0; i < sbit_tensor_count(a); i++) {
+        const double off =
+            (double)((const float *)a->data)[i] - (double)((const float *)b->data)[i];
+        distance += off * off / (double)sbit_tensor_count(a);
+    }
+    CHECK_NEAR(report.loss, plain.loss + 2.0 * distance, 1e-5);
+    sbit_session_destroy(sessions[0]);
+    sbit_session_destroy(sessions[1]);
+    sbit_trainer_destroy(t);
+    named.student = "nothing";
+    CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_ERR_NOT_FOUND);
+    CHECK_CONTAINS(error.message, "nothing");
+    /* one step of SGD with and without slimming differs by rate * slim * sign */
+    float *scale[2];
+    for (int k = 0; k < 2; k++) {
+        memset(&desc, 0, sizeof desc);
+        desc.learning_rate = 0.5f;
+        desc.slim = k == 0 ? 0.0f : 0.01f;
+        CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
+        CHECK(sbit_trainer_step(t, &batch, NULL, &error) == SBIT_OK);
+        scale[k] = parameter_copy(t, "n1.weight");
+        sbit_trainer_destroy(t);
+    }
+    for (int i = 0; i < 4; i++) { /* scales begin as 1 */
+        CHECK_NEAR((double)(scale[0][i] - scale[1][i]), 0.005, 1e-6);
+    }
+    free(scale[0]);
+    free(scale[1]);
+    /* PyTorch: sum of w[y] nll / sum of w[y]: from the losses of single classes */
+    double single[3], weight[3] = {1.0, 2.5, 0.0}, sum = 0, all = 0;
+    memset(&desc, 0, sizeof desc);
+    desc.fixed_statistics = true;
+    for (int k = 0; k < 4; k++) {
+        static const char *const options[] = {"WEIGHTS: [1, 0, 0]", "WEIGHTS: [0, 1, 0]",
+                                              "WEIGHTS: [0, 0, 1]", "WEIGHTS: [1, 2.5, 0]"};
+        desc.loss_options = options[k];
+        CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s", error.message);
+        CHECK(sbit_trainer_backward(t, &batch, &report, &error) == SBIT_OK);
+        if (k < 3) {
+            const double count = (SMALL_COUNT + 2 - k) / 3;
+            single[k] = report.loss;
+            sum += weight[k] * count * single[k];
+            all += weight[k] * count;
+        } else {
+            CHECK_NEAR(report.loss, sum / all, 1e-6);
+        }
+        sbit_trainer_destroy(t);
+    }
+    desc.loss_options = "WEIGHTS: [1, 2]";
+    CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
+    CHECK(sbit_trainer_backward(t, &batch, NULL, &error) == SBIT_ERR_SHAPE);
+    CHECK_CONTAINS(error.message, "3 classes, but 2 weights");
+    sbit_trainer_destroy(t);
+    sbit_feed_close(&d->feed);
+    free(d);
+    sbit_graph_destroy(graph);
+    sbit_graph_destroy(teacher);
+    sbit_ctx_destroy(ctx);
+}
+
+/* Dampening: one step differs by rate * 2 dampening * (w - q(w)), q by hand. */
+TEST(weights_are_dampened)
+{
+    static const char config_text[] =
+        "PLACEMENT: generic\n"
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: uniform, BIT: 4}, OBSERVER: "
+        "{TYPE: MINMAX}}\n"
+        "A: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: uniform, BIT: 8}, OBSERVER: {TYPE: "
+        "MINMAX}}\n";
+    sbit_ctx *ctx = train_ctx();
+    small_data *d = (small_data *)malloc(sizeof *d);
+    float *before = NULL, *after[2] = {NULL, NULL};
+    sbit_error error;
+    sbit_batch batch;
+    small_data_make(ctx, d);
+    memset(&batch, 0, sizeof batch);
+    batch.samples = SMALL_COUNT;
+    batch.inputs = &d->inputs;
+    batch.targets = &d->targets;
+    batch.input_count = batch.target_count = 1;
+    for (int k = 0; k < 2; k++) {
+        sbit_graph *graph = small_network(ctx, 3);
+        sbit_qconfig *config = NULL;
+        sbit_quant *quant = NULL;
+        sbit_train_desc desc;
+        sbit_trainer *t = NULL;
+        memset(&desc, 0, sizeof desc);
+        desc.learning_rate = 0.5f;
+        desc.dampening = k == 0 ? 0.0f : 0.1f;
+        if (CHECK_MSG(sbit_qconfig_read(ctx, config_text, strlen(config_text), &config, &error) ==
+                              SBIT_OK &&
+                          sbit_quant_create(graph, config, &quant, &error) == SBIT_OK &&
+                          sbit_quant_calibrate(quant, &d->feed, &error) == SBIT_OK &&
+                          sbit_quant_calc_qparams(quant, false, false, false, &error) == SBIT_OK &&
+                          sbit_trainer_create_qat(quant, &desc, &t, &error) == SBIT_OK,
+                      "%s", error.message)) {
+            before = k == 0 ? parameter_copy(t, "fc.weight") : before;
+            CHECK_MSG(sbit_trainer_step(t, &batch, NULL, &error) == SBIT_OK, "%s", error.message);
+            after[k] = parameter_copy(t, "fc.weight");
+        }
+        sbit_trainer_destroy(t);
+        sbit_quant_destroy(quant);
+        sbit_qconfig_destroy(config);
+        sbit_graph_destroy(graph);
+    }
+    for (int row = 0; before != NULL && after[1] != NULL && row < 3; row++) { /* fc: [3, 4] */
+        float most = 0;
+        for (int i = 0; i < 4; i++) {
+            most = fabsf(before[row * 4 + i]) > most ? fabsf(before[row * 4 + i]) : most;
+        }
+        for (int i = 0; i < 4; i++) {
+            const float s = 2.0f * most / 15.0f, w = before[row * 4 + i];
+            const float r = nearbyintf(w / s), q = s * (r > 7 ? 7 : r < -8 ? -8 : r);
+            const float want = fabsf(w - q) <= 0.5001f * s ? 0.5f * 2.0f * 0.1f * (w - q) : 0.0f;
+            CHECK_NEAR((double)(after[0][row * 4 + i] - after[1][row * 4 + i]), (double)want, 1e-6);
+        }
+    }
+    free(before);
+    free(after[0]);
+    free(after[1]);
+    sbit_feed_close(&d->feed);
+    free(d);
+    sbit_ctx_destroy(ctx);
+}

@@ -110,21 +110,25 @@ static const cli_command cli_commands[] = {
     {"train", "MODEL", "train, finetune, train quantized",
      "--data --val --limit --epochs --batch --optimizer --lr --momentum --decay --schedule "
      "--warmup "
-     "--flip --shift --cutout --keep-zeros --freeze --freeze-statistics --teacher --distill "
+     "--flip --shift --cutout --mixup --smoothing --clip --ema --micro --patience --sparse --macs "
+     "--rewind --slim --dampening --keep-zeros --freeze --freeze-statistics --teacher --distill "
      "--resume --log --config --target "
      "--set --calib --shuffle --seed --output --as-is --out --force --threads --json" CLI_PREP,
      "--data --out",
      "Trains the weights on labelled data by the cross entropy; running statistics of\n"
      "BatchNormalization follow. With -c, --target or --set the model is quantized first (--calib\n"
      "samples calibrate) and trained with its quantizers in it: lsq and lsq+ learn their scales.\n"
-     "The best model on --val is kept; OUT.checkpoint is what --resume goes on from.",
+     "With -s it is pruned, too. The best model on --val is kept; OUT.checkpoint is written after\n"
+     "each epoch and on Ctrl-C: what --resume goes on from, exactly.",
      "sparsebit train model.onnx --data cifar10:train.bin --val cifar10:test.bin --epochs 5 -o "
      "better.onnx\n"
      "sparsebit train model.onnx -c lsq_w4a4.yaml --data cifar10:train.bin --epochs 8 --lr 0.01 -o "
      "w4a4.onnx\n"
      "sparsebit train pruned.onnx --teacher model.onnx --data cifar10:train.bin --flip --shift 4 "
      "-o "
-     "finetuned.onnx",
+     "finetuned.onnx\n"
+     "sparsebit train model.onnx -s sconfig.yaml --macs 0.5x -c lsq_w8a8.yaml --teacher model.onnx "
+     "--data cifar10:train.bin --val cifar10:test.bin --epochs 10 -o small_int8.onnx",
      cli_train},
     {"compare", "A B", "how much model B differs from model A",
      "--data --limit --shuffle --seed --from --threads --json" CLI_PREP, "--data",

@@ -1,7 +1,8 @@
 /* losses.c: the built-in losses, as nodes. >>losses
  *
  * Called by: train, steps. Calls: graph. With o the output, t the target, d = o - t:
- *     cross_entropy   mean over rows of -log softmax(o)[t]; t: class numbers or probabilities
+ *     cross_entropy   mean over rows of -log softmax(o)[t]; t: class numbers or probabilities;
+ *                     with WEIGHTS the mean by the weight of each row's class, as PyTorch
  *     kl              T^2 * mean over rows of sum p_t (log p_t - log p_o), p = softmax(. / T):
  *                     distillation from a teacher's logits
  *     mse, l1         mean of d^2, of |d|
@@ -66,6 +67,7 @@ static sbit__loss_builder sbit__loss_begin(sbit_graph *graph, sbit_error *error)
 static const sbit_key sbit__loss_cross_entropy_keys[] = {
     {"SMOOTHING", SBIT_KEY_FLOAT, "0", 0, 1, NULL, "label smoothing"},
     {"IGNORE", SBIT_KEY_INT, "-100", 0, 0, NULL, "class number of rows that do not count"},
+    {"WEIGHTS", SBIT_KEY_STRINGS, "[]", 0, 0, NULL, "[1, 2.5 ...]: how much each class counts"},
 };
 
 /* A row of domain sbit with outputs loss and gradient of the output. */
@@ -99,10 +101,31 @@ static sbit_status sbit__loss_cross_entropy(sbit_graph *graph, const sbit_option
                                             sbit_value_id output, sbit_value_id target,
                                             sbit_value_id *loss, sbit_error *error)
 {
-    sbit_attr attrs[2];
+    enum {
+        MOST = 256 /* classes with weights */
+    };
+    const sbit_option *weights = sbit_options_find(options, "WEIGHTS");
+    float values[MOST];
+    sbit_attr attrs[3];
+    const size_t count = weights != NULL ? weights->list_count : 0;
+    for (size_t i = 0; i < count; i++) {
+        double value = 0.0;
+        if (count > MOST || !sbit__parse_f64(weights->list[i], &value) || !(value >= 0.0)) {
+            return sbit__fail(error, SBIT_ERR_CONFIG, "WEIGHTS",
+                              "WEIGHTS are up to %d numbers of at least 0, not '%s'", (int)MOST,
+                              weights->list[i]);
+        }
+        values[i] = (float)value;
+    }
     attrs[0] = sbit__attr_float("smoothing", (float)sbit_options_float(options, "SMOOTHING"));
     attrs[1] = sbit__attr_int("ignore", sbit_options_int(options, "IGNORE"));
-    return sbit__loss_fused(graph, "CrossEntropy", attrs, 2, output, target, loss, error);
+    memset(&attrs[2], 0, sizeof attrs[2]);
+    attrs[2].name = "weights";
+    attrs[2].type = SBIT_ONNX_ATTR_FLOATS;
+    attrs[2].floats = values;
+    attrs[2].count = count;
+    return sbit__loss_fused(graph, "CrossEntropy", attrs, count > 0 ? 3 : 2, output, target, loss,
+                            error);
 }
 
 static const sbit_key sbit__loss_kl_keys[] = {

@@ -410,9 +410,10 @@ static sbit_status sbit__softmax_grad_run(const sbit_op_call *call, sbit_error *
     return SBIT_OK;
 }
 
-/* >>CrossEntropy(logits [N,C], targets) {smoothing, ignore} -> loss, dlogits
- * targets: int64 class numbers [N], or probabilities [N,C]; the mean over the rows that count.
- * Both outputs come from the same exponentials; the loss is summed in the order of rows. */
+/* >>CrossEntropy(logits [N,C], targets) {smoothing, ignore, weights} -> loss, dlogits; weights of
+ * the classes: rows count by the weight of their class targets: int64 class numbers [N], or
+ * probabilities [N,C]; the mean over the rows that count. Both outputs come from the same
+ * exponentials; the loss is summed in the order of rows. */
 
 static sbit_status sbit__cross_entropy_infer(const sbit_op_call *call, sbit_error *error)
 {
@@ -439,13 +440,25 @@ static bool sbit__cross_entropy_target(const sbit_tensor *targets, int64_t n, in
     return true;
 }
 
+/* Of class c; `weights` may be NULL. */
+static double sbit__cross_entropy_weight(const sbit_attr *weights, int64_t c)
+{
+    return weights != NULL ? (double)weights->floats[c] : 1.0;
+}
+
+/* *rows: how much all rows count together. */
 static sbit_status sbit__cross_entropy_check(const sbit_op_call *call, int64_t ignore,
-                                             int64_t *rows, sbit_error *error)
+                                             const sbit_attr *weights, double *rows,
+                                             sbit_error *error)
 {
     const sbit_tensor *x = call->in[0], *t = call->in[1];
     const bool labels = t->dtype == SBIT_I64 || t->dtype == SBIT_I32;
     const int64_t want = labels ? x->dims[0] : sbit_tensor_count(x);
-    *rows = 0;
+    *rows = 0.0;
+    if (weights != NULL && (int64_t)weights->count != x->dims[1]) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%lld classes, but %lld weights",
+                            (long long)x->dims[1], (long long)weights->count);
+    }
     if (sbit_tensor_count(t) != want || (!labels && t->dtype != x->dtype)) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
                             "targets must be %lld class numbers, or probabilities of the logits' "
@@ -460,9 +473,20 @@ static sbit_status sbit__cross_entropy_check(const sbit_op_call *call, int64_t i
                                 "target %lld is class %lld of %lld", (long long)n, (long long)label,
                                 (long long)x->dims[1]);
         }
-        *rows += counts ? 1 : 0;
+        *rows += !counts ? 0.0 : label >= 0 ? sbit__cross_entropy_weight(weights, label) : 1.0;
     }
     return SBIT_OK;
+}
+
+/* How much of class c row n should be. */
+static double sbit__cross_entropy_want(const sbit_tensor *targets, int64_t n, int64_t classes,
+                                       int64_t c, int64_t label, double smooth,
+                                       const sbit_attr *weights)
+{
+    const double want =
+        label < 0 ? sbit__tensor_f64_at(targets, n * classes + c) : (c == label ? 1.0 : 0.0);
+    return (want * (1.0 - smooth) + smooth / (double)classes) *
+           sbit__cross_entropy_weight(weights, c);
 }
 
 static sbit_status sbit__cross_entropy_run(const sbit_op_call *call, sbit_error *error)
@@ -470,30 +494,31 @@ static sbit_status sbit__cross_entropy_run(const sbit_op_call *call, sbit_error 
     const sbit_tensor *x = call->in[0], *targets = call->in[1];
     const int64_t classes = x->dims[1], ignore = sbit_node_int(call->node, "ignore", -100);
     const double smooth = (double)sbit_node_float(call->node, "smoothing", 0.0f);
-    int64_t rows = 0, label = 0;
-    double loss = 0.0;
-    SBIT__TRY(sbit__cross_entropy_check(call, ignore, &rows, error));
+    const sbit_attr *weights = sbit_node_attr(call->node, "weights");
+    int64_t label = 0;
+    double loss = 0.0, rows = 0.0;
+    SBIT__TRY(sbit__cross_entropy_check(call, ignore, weights, &rows, error));
     for (int64_t n = 0; n < x->dims[0]; n++) {
         const bool counts = sbit__cross_entropy_target(targets, n, classes, ignore, &label);
-        double top = -(double)INFINITY, sum = 0.0;
+        double top = -(double)INFINITY, sum = 0.0, wanted = 0.0;
         for (int64_t c = 0; c < classes; c++) {
             const double v = sbit__bn_at(x->dtype, x->data, n * classes + c);
             top = v > top || v != v ? v : top;
         }
         for (int64_t c = 0; c < classes; c++) {
             sum += exp(sbit__bn_at(x->dtype, x->data, n * classes + c) - top);
+            wanted += sbit__cross_entropy_want(targets, n, classes, c, label, smooth, weights);
         }
         for (int64_t c = 0; c < classes; c++) {
             const double v = sbit__bn_at(x->dtype, x->data, n * classes + c) - top;
-            double want = label < 0 ? sbit__tensor_f64_at(targets, n * classes + c)
-                                    : (c == label ? 1.0 : 0.0);
-            want = want * (1.0 - smooth) + smooth / (double)classes;
+            const double want =
+                sbit__cross_entropy_want(targets, n, classes, c, label, smooth, weights);
             loss += counts && want != 0.0 ? want * (log(sum) - v) : 0.0;
             sbit__bn_set(x->dtype, sbit__bn_out(call, 1), n * classes + c,
-                         counts ? (exp(v) / sum - want) / (double)rows : 0.0);
+                         counts ? (exp(v) / sum * wanted - want) / rows : 0.0);
         }
     }
-    sbit__bn_set(x->dtype, sbit__bn_out(call, 0), 0, rows > 0 ? loss / (double)rows : 0.0);
+    sbit__bn_set(x->dtype, sbit__bn_out(call, 0), 0, rows > 0.0 ? loss / rows : 0.0);
     return SBIT_OK;
 }
 

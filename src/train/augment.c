@@ -1,9 +1,12 @@
 /* augment.c: pictures changed at random, differently in each epoch. >>augment
  *
  * Called by: fit. Works on float32 [N,C,H,W]. What happens to a sample depends on the seed, the
- * epoch and the sample's number only: not on threads, batches or interruptions.
+ * epoch and the sample's number only: not on threads, batches or interruptions. Mixup blends the
+ * samples of one run, by a share that the seed, the epoch and the first of them give.
  */
 #include "train_private.h"
+
+#include <math.h> /* pow */
 
 typedef struct sbit__augment {
     const sbit_fit_desc *desc;
@@ -50,29 +53,90 @@ static void sbit__augment_sample(void *user, int64_t n, int32_t worker)
     }
 }
 
+/* A number of Beta(a, a) (Joehnk 1964). */
+static float sbit__augment_beta(sbit_rng *rng, float a)
+{
+    for (int32_t tries = 0; tries < 1000; tries++) {
+        const double x = pow((double)sbit_rng_uniform(rng), 1.0 / (double)a);
+        const double y = pow((double)sbit_rng_uniform(rng), 1.0 / (double)a);
+        if (x + y > 0.0 && x + y <= 1.0) {
+            return (float)(x / (x + y));
+        }
+    }
+    return 0.5f;
+}
+
+/* Samples n and count - 1 - n blend; their classes become probabilities in `room`. */
+static sbit_status sbit__augment_mix(sbit_trainer *t, const sbit_fit_desc *desc, int64_t epoch,
+                                     sbit_batch *batch, sbit_tensor *room, sbit_error *error)
+{
+    const sbit_value_id output = sbit_graph_output(t->graph, t->loss_output);
+    const sbit_type *type = &sbit_graph_value(t->graph, output)->type;
+    const sbit_tensor *targets = &batch->targets[0], *x = &batch->inputs[0];
+    const int64_t count = batch->samples, plane = x->dims[1] * x->dims[2] * x->dims[3];
+    int64_t dims[2];
+    if (type->rank != 2 || !sbit__dim_known(type->dims[1]) || targets->dtype != SBIT_I64) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
+                          "mixup is for class numbers and an output [N, classes]");
+    }
+    dims[0] = count;
+    dims[1] = type->dims[1].value;
+    if (room->rank != 2 || room->dims[0] != count) {
+        sbit_tensor_free(t->ctx, room);
+        SBIT__TRY(sbit_tensor_alloc(t->ctx, SBIT_F32, 2, dims, room, error));
+    }
+    memset(room->data, 0, sbit_tensor_bytes(room));
+    sbit_rng rng = sbit_rng_seed((desc->seed * 1000003u + (uint64_t)epoch) * 1000033u +
+                                 (uint64_t)(batch->index != NULL ? batch->index[0] : 0));
+    const float share = sbit__augment_beta(&rng, desc->mixup);
+    for (int64_t n = 0; n < count; n++) {
+        const int64_t other = count - 1 - n;
+        const int64_t own = ((const int64_t *)targets->data)[n];
+        const int64_t theirs = ((const int64_t *)targets->data)[other];
+        float *y = (float *)room->data + n * dims[1];
+        if (own < 0 || own >= dims[1] || theirs < 0 || theirs >= dims[1]) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                              "mixup: a target is no class of %lld", (long long)dims[1]);
+        }
+        y[own] += share;
+        y[theirs] += 1.0f - share;
+    }
+    for (int64_t n = 0; n < count / 2; n++) {
+        float *a = (float *)x->data + n * plane, *b = (float *)x->data + (count - 1 - n) * plane;
+        for (int64_t i = 0; i < plane; i++) {
+            const float own = a[i], theirs = b[i];
+            a[i] = share * own + (1.0f - share) * theirs;
+            b[i] = share * theirs + (1.0f - share) * own;
+        }
+    }
+    batch->targets = room;
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__augment_batch(sbit_trainer *t, const sbit_fit_desc *desc, int64_t epoch,
-                                         sbit_batch *batch, sbit_tensor *room, sbit_error *error)
+                                         sbit_batch *batch, sbit_tensor room[2], sbit_error *error)
 {
     sbit__augment a;
-    if (!desc->flip && desc->shift <= 0 && desc->cutout <= 0) {
+    if (!desc->flip && desc->shift <= 0 && desc->cutout <= 0 && desc->mixup <= 0.0f) {
         return SBIT_OK;
     }
     if (batch->input_count != 1 || batch->inputs[0].rank != 4 ||
         batch->inputs[0].dtype != SBIT_F32 || batch->inputs[0].dims[2] < 1 ||
         batch->inputs[0].dims[3] < 1) {
-        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
-                          "flip, shift and cutout are for one input of float32 pictures [N,C,H,W]");
+        return sbit__fail(
+            error, SBIT_ERR_UNSUPPORTED, NULL,
+            "flip, shift, cutout and mixup are for one input of float32 pictures [N,C,H,W]");
     }
-    if (!sbit_tensor_same_shape(room, &batch->inputs[0])) {
-        sbit_tensor_free(t->ctx, room);
-        SBIT__TRY(sbit_tensor_alloc(t->ctx, SBIT_F32, 4, batch->inputs[0].dims, room, error));
+    if (!sbit_tensor_same_shape(&room[0], &batch->inputs[0])) {
+        sbit_tensor_free(t->ctx, &room[0]);
+        SBIT__TRY(sbit_tensor_alloc(t->ctx, SBIT_F32, 4, batch->inputs[0].dims, &room[0], error));
     }
     a.desc = desc;
     a.batch = batch;
     a.epoch = epoch;
     a.from = &batch->inputs[0];
-    a.to = (float *)room->data;
+    a.to = (float *)room[0].data;
     sbit_ctx_parallel(t->ctx, batch->samples, sbit__augment_sample, &a);
-    batch->inputs = room;
-    return SBIT_OK;
+    batch->inputs = &room[0];
+    return desc->mixup > 0.0f ? sbit__augment_mix(t, desc, epoch, batch, &room[1], error) : SBIT_OK;
 }

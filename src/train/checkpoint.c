@@ -4,8 +4,9 @@
  * Layout, in the byte order of this machine: "SBTRAIN2", step, epoch (int64), rate (double), flags,
  * count of parameters and of statistics (uint64); then for each parameter: name length, name,
  * element count, optimizer state bytes, flags (uint64), elements (float32), state, mask (bytes; if
- * it has one); for each statistic: name length, name, element count, elements. Parameters are
- * matched by name, in order.
+ * it has one), average (if it has one); for each statistic: name length, name, element count,
+ * elements; of the best epoch and of the mark (if they exist): score (double), epoch, epochs
+ * since, elements of all parameters and statistics. Parameters are matched by name, in order.
  */
 #include "train_private.h"
 
@@ -13,8 +14,11 @@ static const char sbit__checkpoint_magic[8] = {'S', 'B', 'T', 'R', 'A', 'I', 'N'
 
 enum { /* flags: of all, of a parameter */
     SBIT__CHECKPOINT_FIXED = 1,
+    SBIT__CHECKPOINT_BEST = 2,
+    SBIT__CHECKPOINT_MARK = 4,
     SBIT__CHECKPOINT_FROZEN = 1,
-    SBIT__CHECKPOINT_MASK = 2
+    SBIT__CHECKPOINT_MASK = 2,
+    SBIT__CHECKPOINT_AVERAGE = 4
 };
 
 /* >>writing */
@@ -31,13 +35,47 @@ static sbit_status sbit__checkpoint_put_name(sbit__writer *w, const char *name, 
     return sbit__writer_put(w, name, size, error);
 }
 
+static uint64_t sbit__checkpoint_flags(const sbit__train_param *p)
+{
+    return (p->frozen ? (uint64_t)SBIT__CHECKPOINT_FROZEN : 0) |
+           (p->mask != NULL ? (uint64_t)SBIT__CHECKPOINT_MASK : 0) |
+           (p->average != NULL ? (uint64_t)SBIT__CHECKPOINT_AVERAGE : 0);
+}
+
+static size_t sbit__checkpoint_best_bytes(const sbit_trainer *t, size_t i)
+{
+    return sbit_tensor_bytes(i < t->param_count ? &t->params[i].data
+                                                : sbit__train_statistic(t, i - t->param_count));
+}
+
+static sbit_status sbit__checkpoint_write_snapshot(const sbit_trainer *t,
+                                                   const sbit__train_snapshot *best,
+                                                   sbit__writer *w, sbit_error *error)
+{
+    if (best->data == NULL) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__writer_put(w, &best->score, sizeof best->score, error));
+    SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)best->epoch, error));
+    SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)best->waited, error));
+    for (size_t i = 0; i < t->param_count + t->statistic_count; i++) {
+        SBIT__TRY(sbit__writer_put(w, best->data[i], sbit__checkpoint_best_bytes(t, i), error));
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__checkpoint_write(const sbit_trainer *t, sbit__writer *w, sbit_error *error)
 {
     SBIT__TRY(sbit__writer_put(w, sbit__checkpoint_magic, sizeof sbit__checkpoint_magic, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)t->report.step, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)t->report.epoch, error));
     SBIT__TRY(sbit__writer_put(w, &t->rate, sizeof t->rate, error));
-    SBIT__TRY(sbit__checkpoint_put_u64(w, t->fixed != 0.0f ? SBIT__CHECKPOINT_FIXED : 0, error));
+    SBIT__TRY(
+        sbit__checkpoint_put_u64(w,
+                                 (t->fixed != 0.0f ? (uint64_t)SBIT__CHECKPOINT_FIXED : 0) |
+                                     (t->best.data != NULL ? (uint64_t)SBIT__CHECKPOINT_BEST : 0) |
+                                     (t->mark.data != NULL ? (uint64_t)SBIT__CHECKPOINT_MARK : 0),
+                                 error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, t->param_count, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, t->statistic_count, error));
     for (size_t i = 0; i < t->param_count; i++) {
@@ -45,25 +83,23 @@ static sbit_status sbit__checkpoint_write(const sbit_trainer *t, sbit__writer *w
         SBIT__TRY(sbit__checkpoint_put_name(w, p->name, error));
         SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)sbit_tensor_count(&p->data), error));
         SBIT__TRY(sbit__checkpoint_put_u64(w, p->state_bytes, error));
-        SBIT__TRY(
-            sbit__checkpoint_put_u64(w,
-                                     (p->frozen ? (uint64_t)SBIT__CHECKPOINT_FROZEN : 0) |
-                                         (p->mask != NULL ? (uint64_t)SBIT__CHECKPOINT_MASK : 0),
-                                     error));
+        SBIT__TRY(sbit__checkpoint_put_u64(w, sbit__checkpoint_flags(p), error));
         SBIT__TRY(sbit__writer_put(w, p->data.data, sbit_tensor_bytes(&p->data), error));
         SBIT__TRY(sbit__writer_put(w, p->state, p->state_bytes, error));
         SBIT__TRY(sbit__writer_put(
             w, p->mask, p->mask != NULL ? (size_t)sbit_tensor_count(&p->data) : 0, error));
+        SBIT__TRY(sbit__writer_put(w, p->average,
+                                   p->average != NULL ? sbit_tensor_bytes(&p->data) : 0, error));
     }
     for (size_t i = 0; i < t->statistic_count; i++) {
-        const sbit_value *state = sbit_session_state_at(t->session, i);
         const sbit_value_info *info = sbit_graph_value(t->graph, t->statistics[i].value);
-        const sbit_tensor *tensor = state != NULL ? &state->tensor : &info->constant;
+        const sbit_tensor *tensor = sbit__train_statistic(t, i);
         SBIT__TRY(sbit__checkpoint_put_name(w, info->name, error));
         SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)sbit_tensor_count(tensor), error));
         SBIT__TRY(sbit__writer_put(w, tensor->data, sbit_tensor_bytes(tensor), error));
     }
-    return SBIT_OK;
+    SBIT__TRY(sbit__checkpoint_write_snapshot(t, &t->best, w, error));
+    return sbit__checkpoint_write_snapshot(t, &t->mark, w, error);
 }
 
 SPARSEBIT_API sbit_status sbit_trainer_save(const sbit_trainer *trainer, const char *path,
@@ -133,12 +169,22 @@ static sbit_status sbit__checkpoint_read_param(sbit_trainer *t, sbit__train_para
     const void *state = sbit__checkpoint_take(c, state_bytes);
     const bool masked = (flags & SBIT__CHECKPOINT_MASK) != 0;
     const void *mask = sbit__checkpoint_take(c, masked ? count : 0);
+    const bool averaged = (flags & SBIT__CHECKPOINT_AVERAGE) != 0;
+    const void *average = sbit__checkpoint_take(c, averaged ? sbit_tensor_bytes(&p->data) : 0);
+    if (averaged != (p->average != NULL)) {
+        return sbit__fail(error, SBIT_ERR_PARSE, p->name,
+                          "the checkpoint was made %s averages of parameters",
+                          averaged ? "with" : "without");
+    }
     if (state_bytes != p->state_bytes) {
         return sbit__fail(error, SBIT_ERR_PARSE, p->name,
                           "the checkpoint was made with another optimizer");
     }
-    if (!apply || data == NULL || state == NULL || mask == NULL) {
+    if (!apply || data == NULL || state == NULL || mask == NULL || average == NULL) {
         return SBIT_OK;
+    }
+    if (averaged) {
+        memcpy(p->average, average, sbit_tensor_bytes(&p->data));
     }
     memcpy(p->data.data, data, sbit_tensor_bytes(&p->data));
     if (state_bytes > 0) {
@@ -146,6 +192,29 @@ static sbit_status sbit__checkpoint_read_param(sbit_trainer *t, sbit__train_para
     }
     p->frozen = (flags & SBIT__CHECKPOINT_FROZEN) != 0;
     return sbit_trainer_set_mask(t, p->name, masked ? (const uint8_t *)mask : NULL, error);
+}
+
+static sbit_status sbit__checkpoint_read_snapshot(sbit_trainer *t, sbit__train_snapshot *best,
+                                                  sbit__checkpoint *c, bool apply,
+                                                  sbit_error *error)
+{
+    const void *score = sbit__checkpoint_take(c, sizeof best->score);
+    const int64_t epoch = (int64_t)sbit__checkpoint_u64(c);
+    const int64_t waited = (int64_t)sbit__checkpoint_u64(c);
+    if (apply && score != NULL) {
+        SBIT__TRY(sbit__train_take(t, best, error)); /* for its memory */
+        memcpy(&best->score, score, sizeof best->score);
+        best->epoch = epoch;
+        best->waited = waited;
+    }
+    for (size_t i = 0; i < t->param_count + t->statistic_count; i++) {
+        const size_t bytes = sbit__checkpoint_best_bytes(t, i);
+        const void *data = sbit__checkpoint_take(c, bytes);
+        if (apply && data != NULL) {
+            memcpy(best->data[i], data, bytes);
+        }
+    }
+    return SBIT_OK;
 }
 
 static sbit_status sbit__checkpoint_read(sbit_trainer *t, sbit__checkpoint *c, bool apply,
@@ -187,6 +256,12 @@ static sbit_status sbit__checkpoint_read(sbit_trainer *t, sbit__checkpoint *c, b
             sbit_tensor_free(t->ctx, &copy);
             SBIT__TRY(status);
         }
+    }
+    if ((flags & SBIT__CHECKPOINT_BEST) != 0) {
+        SBIT__TRY(sbit__checkpoint_read_snapshot(t, &t->best, c, apply, error));
+    }
+    if ((flags & SBIT__CHECKPOINT_MARK) != 0) {
+        SBIT__TRY(sbit__checkpoint_read_snapshot(t, &t->mark, c, apply, error));
     }
     if (c->short_file || c->at != c->end) {
         return sbit__fail(error, SBIT_ERR_PARSE, NULL, "the checkpoint is cut or damaged");

@@ -115,7 +115,7 @@ typedef struct sbit__epochs {
     int64_t samples, batch, epochs, steps, total; /* of an epoch, a step; steps of an epoch, all */
     int64_t micro;                                /* samples of a run */
     bool whole;                                   /* the model takes full batches only */
-    sbit_tensor room;                             /* of changed pictures */
+    sbit_tensor room[2];                          /* of changed pictures and targets */
 } sbit__epochs;
 
 /* A new order for each epoch, the same for the same seed. */
@@ -179,6 +179,42 @@ static double sbit__epochs_rate(const sbit__epochs *fit, int64_t step)
     return fit->rate->factor(&fit->options, step - warm, fit->total - warm);
 }
 
+/* The weights go to the sparse, its masks to the trainer, if this is a step for that. */
+static sbit_status sbit__epochs_prune(sbit__epochs *fit, int64_t step, sbit_error *error)
+{
+    sbit_trainer *t = fit->trainer;
+    sbit_sparse *sparse = fit->desc->sparse;
+    int64_t end = fit->desc->sparse_end > 0 ? fit->desc->sparse_end : fit->total * 2 / 3;
+    end = end > 0 ? end : 1;
+    const int64_t tenth = end > 10 ? end / 10 : 1;
+    const int64_t every = fit->desc->sparse_every > 0 ? fit->desc->sparse_every : tenth;
+    if (sparse == NULL || step > end || (step % every != 0 && step != end)) {
+        return SBIT_OK;
+    }
+    for (size_t i = 0; i < t->param_count; i++) {
+        const sbit__train_param *p = &t->params[i];
+        const sbit_graph *graph = sbit_sparse_graph(sparse);
+        const sbit_value_id id = sbit_graph_find_value(graph, p->name);
+        if (id.idx != 0 && sbit_graph_value(graph, id)->is_constant) {
+            SBIT__TRY(sbit_sparse_set_weight(sparse, p->name, &p->data, error));
+        }
+    }
+    SBIT__TRY(sbit_sparse_step(sparse, step, end, fit->feed, error));
+    for (size_t i = 0; i < sbit_sparse_mask_count(sparse); i++) {
+        sbit_mask mask;
+        SBIT__TRY(sbit_sparse_mask(sparse, i, &mask));
+        for (size_t k = 0; k < t->param_count; k++) {
+            if (sbit__streq(t->params[k].name, mask.name)) {
+                SBIT__TRY(sbit_trainer_set_mask(t, mask.name, mask.keep, error));
+            }
+        }
+    }
+    if (fit->desc->rewind && step == 0) {
+        SBIT__TRY(sbit_trainer_mark(t, error));
+    }
+    return fit->desc->rewind && step == end ? sbit_trainer_rewind(t, error) : SBIT_OK;
+}
+
 static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t index,
                                      sbit_error *error)
 {
@@ -194,6 +230,7 @@ static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t i
     if (desc->freeze_statistics > 0 && t->report.step >= desc->freeze_statistics) {
         sbit_trainer_freeze_statistics(t, true);
     }
+    SBIT__TRY(sbit__epochs_prune(fit, epoch * fit->steps + index, error));
     if (desc->before_step != NULL) {
         SBIT__TRY(desc->before_step(t, &t->report, desc->user, error));
     }
@@ -201,7 +238,7 @@ static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t i
         const int64_t wanted = count - at < fit->micro ? count - at : fit->micro;
         memset(&batch, 0, sizeof batch);
         SBIT__TRY(fit->feed->read(fit->feed->user, fit->order + first + at, wanted, &batch, error));
-        SBIT__TRY(sbit__augment_batch(t, desc, epoch, &batch, &fit->room, error));
+        SBIT__TRY(sbit__augment_batch(t, desc, epoch, &batch, fit->room, error));
         SBIT__TRY(at == 0 ? sbit_trainer_backward(t, &batch, NULL, error)
                           : sbit_trainer_accumulate(t, &batch, NULL, error));
     }
@@ -209,12 +246,44 @@ static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t i
     return desc->after_step != NULL ? desc->after_step(t, &report, desc->user, error) : SBIT_OK;
 }
 
+/* The score of the epoch that has ended; *ends: there were no better ones for too long. */
+static sbit_status sbit__epochs_measure(sbit__epochs *fit, sbit_train_report *report, bool *ends,
+                                        sbit_error *error)
+{
+    sbit_trainer *t = fit->trainer;
+    sbit__train_snapshot *best = &t->best;
+    double score = 0.0;
+    *ends = false;
+    if (fit->desc->measure == NULL) {
+        return SBIT_OK;
+    }
+    sbit_trainer_swap_average(t);
+    sbit_status status = fit->desc->measure(t, report, fit->desc->user, &score, error);
+    const bool better = best->data == NULL || score > best->score;
+    if (status == SBIT_OK && better) {
+        status = sbit__train_take(t, best, error);
+        best->score = score;
+        best->epoch = report->epoch;
+    }
+    sbit_trainer_swap_average(t);
+    best->waited = better ? 0 : best->waited + 1;
+    report->best = best->score;
+    report->best_epoch = best->epoch;
+    *ends = fit->desc->patience > 0 && best->waited >= fit->desc->patience;
+    return status;
+}
+
 static sbit_status sbit__epochs_run(sbit__epochs *fit, sbit_train_report *last, sbit_error *error)
 {
+    bool ends = false;
     sbit_trainer *t = fit->trainer;
     SBIT__TRY(sbit__epochs_init(fit, error));
     const int64_t begin = fit->desc->resume ? t->report.step : 0;
-    for (int64_t epoch = begin / fit->steps; epoch < fit->epochs; epoch++) {
+    if (!fit->desc->resume) {
+        t->best.data = NULL;
+        t->best.waited = 0;
+    }
+    for (int64_t epoch = begin / fit->steps; epoch < fit->epochs && !ends; epoch++) {
         double loss = 0.0;
         int64_t samples = 0;
         sbit__epochs_shuffle(fit, epoch);
@@ -229,9 +298,14 @@ static sbit_status sbit__epochs_run(sbit__epochs *fit, sbit_train_report *last, 
         *last = t->report;
         last->loss = samples > 0 ? loss / (double)samples : 0.0;
         last->samples = samples;
+        last->best_epoch = -1;
+        SBIT__TRY(sbit__epochs_measure(fit, last, &ends, error));
         if (fit->desc->after_epoch != NULL) {
             SBIT__TRY(fit->desc->after_epoch(t, last, fit->desc->user, error));
         }
+    }
+    if (t->best.data != NULL) {
+        SBIT__TRY(sbit__train_give_back(t, &t->best, error));
     }
     return sbit__progress(t->ctx, "train", fit->epochs * fit->samples, fit->epochs * fit->samples,
                           error);
@@ -254,7 +328,8 @@ SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_fee
     const sbit_status status = sbit__epochs_run(&fit, &last, error);
     trainer->factor = 1.0;
     sbit__arena_deinit(&fit.arena);
-    sbit_tensor_free(trainer->ctx, &fit.room);
+    sbit_tensor_free(trainer->ctx, &fit.room[0]);
+    sbit_tensor_free(trainer->ctx, &fit.room[1]);
     if (status == SBIT_OK && report != NULL) {
         *report = last;
     }

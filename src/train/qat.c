@@ -379,6 +379,35 @@ SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_e
     return SBIT_OK;
 }
 
+/* Adds 2 dampening (w - q(w)) where w lies inside of its grid: there it is at most half a step from
+ * q(w). Rows that round another value than w (DoReFa's tanh) are left alone. */
+SBIT__FN sbit_status sbit__qat_dampen(sbit_trainer *t, sbit_error *error)
+{
+    for (size_t i = 0; i < t->quant_site_count; i++) {
+        const sbit__qat_site *q = (const sbit__qat_site *)t->quant_sites[i];
+        sbit__train_param *p = NULL;
+        for (size_t k = 0; k < t->param_count; k++) {
+            p = t->params[k].value.idx == q->site->value.idx ? &t->params[k] : p;
+        }
+        if (q->site->target != SBIT_TARGET_WEIGHT || p == NULL || q->row->domain != NULL) {
+            continue;
+        }
+        const sbit_quantizer_call call = sbit__site_quantizer(q->quant, q->site);
+        const float *w = (const float *)p->data.data;
+        const sbit_observation x = sbit__site_observation(q->site, &p->data, w);
+        sbit_runs runs = sbit_runs_of(&x.parts);
+        SBIT__TRY(q->row->forward(q->state, &call, &x, t->effective, error));
+        while (sbit_runs_next(&runs)) {
+            const float most = call.scale[runs.part] * 0.50001f;
+            for (int64_t k = runs.at; k < runs.at + runs.count; k++) {
+                const float off = w[k] - t->effective[k];
+                p->grad[k] += off <= most && off >= -most ? 2.0f * t->dampening * off : 0.0f;
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
 SBIT__FN float *sbit__qat_memory(const sbit_trainer *t, sbit_value_id value, bool *decay)
 {
     for (size_t i = 0; i < t->quant_site_count; i++) {
@@ -413,10 +442,17 @@ SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_er
                           "the trainer was not made by sbit_trainer_create_qat");
     }
     SBIT__TRY(sbit_trainer_store(trainer, quant->graph, error));
-    SBIT__TRY(sbit__qat_publish(trainer, error));
+    const bool swap = !trainer->swapped; /* scales, too, are averages while they are published */
+    if (swap) {
+        sbit_trainer_swap_average(trainer);
+    }
+    const sbit_status status = sbit__qat_publish(trainer, error);
+    if (swap) {
+        sbit_trainer_swap_average(trainer);
+    }
     for (size_t i = 0; i < quant->site_count; i++) { /* what steps made of the weights before */
         sbit__site_forget_rounding(quant, &quant->sites[i]);
     }
     sbit__quant_drop_session(quant);
-    return SBIT_OK;
+    return status;
 }

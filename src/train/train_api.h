@@ -31,6 +31,13 @@ typedef struct sbit_train_group {
     bool no_decay;       /* no weight decay */
 } sbit_train_group;
 
+/* An inner value of the model that learns to be like one of the teacher, of the same shape: adds
+ * weight * mean squared difference to the loss. */
+typedef struct sbit_train_feature {
+    const char *student, *teacher; /* names of values */
+    float weight;                  /* 0: 1 */
+} sbit_train_feature;
+
 /* All zero is valid but for learning_rate. Texts are copied. */
 typedef struct sbit_train_desc {
     const char *loss;              /* name of a loss row; NULL: cross_entropy */
@@ -47,9 +54,18 @@ typedef struct sbit_train_desc {
     size_t output; /* which output of the model the loss looks at */
     /* distillation: the output also learns from this model's output of the same number, which gets
      * the same inputs: loss = (1 - distill) * loss + distill * kl(TEMPERATURE: temperature) */
-    sbit_graph *teacher;        /* NULL: none; must outlive the trainer */
-    float distill, temperature; /* 0: 0.5 and 4 */
-    bool fixed_statistics;      /* BatchNormalization as in inference */
+    sbit_graph *teacher;                /* NULL: none; must outlive the trainer */
+    float distill, temperature;         /* 0: 0.5 and 4 */
+    const sbit_train_feature *features; /* with a teacher */
+    size_t feature_count;
+    bool fixed_statistics; /* BatchNormalization as in inference */
+    /* a mean of the parameters is kept: average = ema * average + (1 - ema) * parameter after each
+     * step, beginning with what they are at first. store and finish_qat give it. 0: no */
+    float ema;
+    float slim; /* adds slim * sum |scale| of BatchNormalization to the loss (Liu et al. 2017) */
+    /* QAT: adds dampening * sum (w - quantized w)^2, over weights inside of their grid, to the loss
+     * (Nagel et al. 2022): weights settle instead of swinging between two integers */
+    float dampening;
 } sbit_train_desc;
 
 /* What a step reports. */
@@ -58,6 +74,8 @@ typedef struct sbit_train_report {
     double loss, learning_rate;
     double gradient_norm; /* before clipping */
     int64_t samples;
+    double best;        /* with sbit_fit_desc.measure: the best score so far ... */
+    int64_t best_epoch; /* ... and where it was; -1: none yet */
 } sbit_train_report;
 
 /* The graph is read here and may be edited or freed afterwards. Errors: UNSUPPORTED (operators
@@ -103,6 +121,14 @@ typedef struct sbit_train_parameter {
 SPARSEBIT_API size_t sbit_trainer_parameter_count(const sbit_trainer *trainer);
 SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *trainer,
                                                           size_t index); /* asserts the index */
+/* For averages (desc.ema): puts them in place of the parameters until it is called again, to
+ * measure them. Does nothing without. */
+SPARSEBIT_API void sbit_trainer_swap_average(sbit_trainer *trainer);
+/* Remembers parameters and statistics; rewind sets them back to that, forgets momentum and keeps
+ * masks: a lottery ticket (Frankle and Carbin 2019). Steps go on counting. Errors of rewind: STATE
+ * without a mark. */
+SPARSEBIT_API sbit_status sbit_trainer_mark(sbit_trainer *trainer, sbit_error *error);
+SPARSEBIT_API sbit_status sbit_trainer_rewind(sbit_trainer *trainer, sbit_error *error);
 /* Elements with keep 0 become zero and stay so, whatever momentum and decay say. `keep` is copied,
  * one byte an element; NULL: no mask any more. Errors: NOT_FOUND. */
 SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const char *name,
@@ -153,6 +179,10 @@ SPARSEBIT_API const sbit_rate_row *sbit_rate_at(size_t index); /* built-in; NULL
 typedef sbit_status (*sbit_train_hook)(sbit_trainer *trainer, const sbit_train_report *report,
                                        void *user, sbit_error *error);
 
+/* How good the model is at present; more is better. */
+typedef sbit_status (*sbit_train_measure)(sbit_trainer *trainer, const sbit_train_report *report,
+                                          void *user, double *score, sbit_error *error);
+
 typedef struct sbit_fit_desc {
     int64_t epochs; /* 0: 1 */
     int64_t batch;  /* samples of a step; 0: 64 */
@@ -166,11 +196,25 @@ typedef struct sbit_fit_desc {
      * pixels with zeros behind, a square of `cutout` pixels set to zero */
     bool flip;
     int64_t shift, cutout;
+    /* mixup (Zhang et al. 2018): each picture of a run is blended with another, and its class with
+     * that one's, by a random share of the distribution Beta(mixup, mixup); 0: no. For the loss
+     * cross_entropy of class numbers. */
+    float mixup;
     const char *rate;          /* name of a schedule; NULL: constant */
     const char *rate_options;  /* YAML of its keys */
     int64_t warmup;            /* steps over which the rate grows from 0 */
     int64_t freeze_statistics; /* sbit_trainer_freeze_statistics after so many steps; 0: never */
     sbit_train_hook before_step, after_step, after_epoch; /* NULL: none */
+    /* NULL: none. Called after each epoch, with the averages of desc.ema in place. At the end
+     * parameters and statistics are those of the best epoch. */
+    sbit_train_measure measure;
+    int64_t patience; /* training ends after so many epochs that were not better; 0: it goes on */
+    /* unstructured pruning while training: every `sparse_every` steps (0: 10 times in all) until
+     * `sparse_end` (0: two thirds of all) the weights go to `sparse`, which was made from the same
+     * graph; its SCHEDULE gives the ratio of the step, and its masks hold from then on */
+    sbit_sparse *sparse; /* NULL: none */
+    int64_t sparse_every, sparse_end;
+    bool rewind; /* lottery ticket: with the last masks, weights go back to what they were at first */
     void *user;
 } sbit_fit_desc;
 /* The loop: epochs over the feed, shuffled in an order that only the seed and the epoch give.

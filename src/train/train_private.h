@@ -24,10 +24,19 @@ typedef struct sbit__train_param {
     size_t output;      /* the session's, that is the gradient */
     float *grad;        /* of the last backward */
     float *sum;         /* of several batches; NULL: not needed so far */
+    float *average;     /* of the parameter over the steps; NULL: none */
+    bool slim;          /* the scale of a BatchNormalization */
     bool borrowed;      /* data is a quantizer's */
     bool frozen;        /* not updated at present */
     sbit_status status; /* of the last update, written by the worker that did it */
 } sbit__train_param;
+
+/* Parameters, then statistics, at some time. */
+typedef struct sbit__train_snapshot {
+    void **data; /* NULL: none yet */
+    double score;
+    int64_t epoch, waited; /* of the best: epochs since */
+} sbit__train_snapshot;
 
 struct sbit_trainer {
     sbit_ctx *ctx;
@@ -38,7 +47,7 @@ struct sbit_trainer {
     const sbit_optimizer_row *optimizer;
     sbit_options loss_options, optimizer_options;
     double rate, factor; /* what the caller set; what a schedule makes of it */
-    float decay, clip_norm, clip_value;
+    float decay, clip_norm, clip_value, ema, slim, dampening;
     sbit__train_param *params;
     size_t param_count;
     sbit_statistic *statistics;
@@ -48,12 +57,14 @@ struct sbit_trainer {
     sbit_value_id fixed_input; /* of the graph, where that is fed; none without statistics */
     sbit_session_desc desc;    /* of the session */
     sbit_value_id target, loss;
-    size_t model_outputs;
+    size_t model_outputs, loss_output;
     sbit_train_report report;
-    bool ready;            /* gradients wait for an update */
-    sbit_session *teacher; /* NULL: none */
-    sbit_value_id teacher_target;
-    size_t teacher_output;
+    bool ready;                     /* gradients wait for an update */
+    sbit_session *teacher;          /* NULL: none */
+    sbit_value_id *teacher_targets; /* inputs: the teacher's output, then its features */
+    size_t teacher_count;
+    sbit__train_snapshot best, mark;
+    bool swapped; /* parameters are the averages at present */
     sbit_quant *quant;  /* that is trained; NULL: none */
     void **quant_sites; /* see qat.c */
     size_t quant_site_count;
@@ -66,9 +77,18 @@ SBIT__FN sbit_status sbit__trainer_make(const sbit_graph *graph, sbit_quant *qua
                                         sbit_error *error);
 /* Puts the sites of a quant into the trainer's graph. */
 SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_error *error);
-/* The batch's pictures changed as desc says, in `room`, which the caller frees. */
+/* The batch's pictures changed as desc says, in room[0], and its targets by mixup in room[1], which
+ * the caller frees. */
 SBIT__FN sbit_status sbit__augment_batch(sbit_trainer *t, const sbit_fit_desc *desc, int64_t epoch,
-                                         sbit_batch *batch, sbit_tensor *room, sbit_error *error);
+                                         sbit_batch *batch, sbit_tensor room[2], sbit_error *error);
+/* Makes, and gives back, a snapshot. */
+SBIT__FN sbit_status sbit__train_take(sbit_trainer *t, sbit__train_snapshot *s, sbit_error *error);
+SBIT__FN sbit_status sbit__train_give_back(sbit_trainer *t, const sbit__train_snapshot *s,
+                                           sbit_error *error);
+/* Adds the dampening of quantized weights to their gradients. */
+SBIT__FN sbit_status sbit__qat_dampen(sbit_trainer *t, sbit_error *error);
+/* Running statistic i, at present. */
+SBIT__FN const sbit_tensor *sbit__train_statistic(const sbit_trainer *t, size_t i);
 /* Before a run: scales and zero points as they are now. */
 SBIT__FN sbit_status sbit__qat_publish(sbit_trainer *t, sbit_error *error);
 /* The memory of a quantizer's parameter; NULL: the value is none. */

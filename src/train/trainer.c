@@ -148,6 +148,20 @@ static sbit_status sbit__train_choose(sbit_trainer *t, const sbit_train_desc *de
     return SBIT_OK;
 }
 
+/* Whether a value is the scale of a BatchNormalization. */
+static bool sbit__train_is_scale(const sbit_graph *graph, sbit_value_id id)
+{
+    for (sbit_node_id n = sbit_graph_first(graph); n.idx != 0; n = sbit_graph_next(graph, n)) {
+        const sbit_node *node = sbit_graph_node(graph, n);
+        if ((sbit__streq(node->op_type, "BatchNormTrain") ||
+             sbit__is_op(node, "BatchNormalization")) &&
+            sbit__node_in(node, 1).idx == id.idx) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The parameters that the loss depends on, with memory of their own. */
 static sbit_status sbit__train_adopt(sbit_trainer *t, const sbit_train_desc *desc,
                                      const sbit_value_id *ids, const sbit_value_id *grads,
@@ -179,6 +193,14 @@ static sbit_status sbit__train_adopt(sbit_trainer *t, const sbit_train_desc *des
             SBIT__TRY(sbit__tensor_copy(t->ctx, &info->constant, &p->data, error));
         }
         t->param_count++;
+        p->slim = t->slim > 0.0f && sbit__train_is_scale(t->graph, ids[i]);
+        if (t->ema > 0.0f) {
+            p->average = (float *)sbit__arena_alloc(&t->arena, sbit_tensor_bytes(&p->data) + 1);
+            if (p->average == NULL) {
+                return sbit__fail_oom(error, sbit_tensor_bytes(&p->data));
+            }
+            memcpy(p->average, p->data.data, sbit_tensor_bytes(&p->data));
+        }
         memset(&call, 0, sizeof call);
         call.ctx = t->ctx;
         call.options = &t->optimizer_options;
@@ -266,32 +288,72 @@ static sbit_status sbit__train_part(sbit_trainer *t, sbit_value_id value, double
     return sbit__emit(t->graph, end, "Mul", "loss", both, 2, NULL, 0, out, error);
 }
 
-/* The loss becomes a mix with the distance to the teacher's output, which is an input too. */
+/* A value `own` of the model learns from one of the teacher, which becomes an input of the graph:
+ * adds part * row(own, that) to the loss. */
+static sbit_status sbit__train_learn_from(sbit_trainer *t, const char *loss,
+                                          const char *options_text, sbit_value_id own, double part,
+                                          sbit_error *error)
+{
+    const sbit_loss_row *row = sbit_loss_find(t->ctx, loss);
+    const sbit_type type = sbit_graph_value(t->graph, own)->type;
+    const sbit_node_id end = {0};
+    sbit_options options;
+    sbit_value_id parts[2], distance = {0};
+    sbit_value_id *target = &t->teacher_targets[t->teacher_count++];
+    SBIT__TRY(sbit__train_options(t->ctx, &t->arena, &row->head, options_text, &options, error));
+    SBIT__TRY(sbit_graph_add_value(t->graph, "teacher_value", &type, target, error));
+    SBIT__TRY(sbit_graph_set_input(t->graph, *target, true, error));
+    SBIT__TRY(row->build(t->graph, &options, own, *target, &distance, error));
+    parts[0] = t->loss;
+    SBIT__TRY(sbit__train_part(t, distance, part, &parts[1], error));
+    return sbit__emit(t->graph, end, "Add", "loss", parts, 2, NULL, 0, &t->loss, error);
+}
+
+static sbit_status sbit__train_feature(sbit_trainer *t, const sbit_train_desc *desc, size_t i,
+                                       sbit_value_id *theirs, sbit_error *error)
+{
+    const sbit_train_feature *f = &desc->features[i];
+    const sbit_value_id own = sbit_graph_find_value(t->graph, f->student);
+    *theirs = sbit_graph_find_value(desc->teacher, f->teacher);
+    if (own.idx == 0 || theirs->idx == 0) {
+        return sbit__fail(error, SBIT_ERR_NOT_FOUND, own.idx == 0 ? f->student : f->teacher,
+                          "%s has no value '%s' to learn from",
+                          own.idx == 0 ? "the model" : "the teacher",
+                          own.idx == 0 ? f->student : f->teacher);
+    }
+    return sbit__train_learn_from(t, "mse", NULL, own, f->weight > 0.0f ? (double)f->weight : 1.0,
+                                  error);
+}
+
+/* The loss becomes a mix with the distances to the teacher's output and features. */
 static sbit_status sbit__train_teacher(sbit_trainer *t, const sbit_train_desc *desc,
                                        sbit_value_id output, sbit_error *error)
 {
     const double mix = desc->distill > 0.0f ? (double)desc->distill : 0.5;
-    const sbit_loss_row *row = sbit_loss_find(t->ctx, "kl");
-    const sbit_type type = sbit_graph_value(t->graph, output)->type;
-    const sbit_node_id end = {0};
+    const size_t count = 1 + desc->feature_count;
     char text[64];
-    sbit_options options;
-    sbit_value_id parts[2], distance = {0};
+    sbit_session_desc session;
     snprintf(text, sizeof text, "TEMPERATURE: %g",
              desc->temperature > 0.0f ? (double)desc->temperature : 4.0);
     if (desc->output >= sbit_graph_output_count(desc->teacher)) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "the teacher has no output %lu",
                           (unsigned long)desc->output);
     }
-    SBIT__TRY(sbit__train_options(t->ctx, &t->arena, &row->head, text, &options, error));
-    SBIT__TRY(sbit_graph_add_value(t->graph, "teacher_output", &type, &t->teacher_target, error));
-    SBIT__TRY(sbit_graph_set_input(t->graph, t->teacher_target, true, error));
-    SBIT__TRY(row->build(t->graph, &options, output, t->teacher_target, &distance, error));
-    SBIT__TRY(sbit__train_part(t, t->loss, 1.0 - mix, &parts[0], error));
-    SBIT__TRY(sbit__train_part(t, distance, mix, &parts[1], error));
-    SBIT__TRY(sbit__emit(t->graph, end, "Add", "loss", parts, 2, NULL, 0, &t->loss, error));
-    t->teacher_output = desc->output;
-    return sbit_session_create(desc->teacher, NULL, &t->teacher, error);
+    sbit_value_id *ids = (sbit_value_id *)sbit__arena_array(&t->arena, count, sizeof *ids);
+    t->teacher_targets = (sbit_value_id *)sbit__arena_array(&t->arena, count, sizeof *ids);
+    if (ids == NULL || t->teacher_targets == NULL) {
+        return sbit__fail_oom(error, count * sizeof *ids);
+    }
+    SBIT__TRY(sbit__train_part(t, t->loss, 1.0 - mix, &t->loss, error));
+    SBIT__TRY(sbit__train_learn_from(t, "kl", text, output, mix, error));
+    ids[0] = sbit_graph_output(desc->teacher, desc->output);
+    for (size_t i = 0; i < desc->feature_count; i++) {
+        SBIT__TRY(sbit__train_feature(t, desc, i, &ids[1 + i], error));
+    }
+    memset(&session, 0, sizeof session);
+    session.outputs = ids;
+    session.output_count = count;
+    return sbit_session_create(desc->teacher, &session, &t->teacher, error);
 }
 
 static sbit_status sbit__train_loss(sbit_trainer *t, const sbit_train_desc *desc, sbit_error *error)
@@ -303,6 +365,7 @@ static sbit_status sbit__train_loss(sbit_trainer *t, const sbit_train_desc *desc
                           "the model has no output %lu for the loss", (unsigned long)desc->output);
     }
     const sbit_value_id output = sbit_graph_output(t->graph, desc->output);
+    t->loss_output = desc->output;
     SBIT__TRY(sbit_infer(t->graph, error));
     if (t->loss_row->like_output) {
         type = sbit_graph_value(t->graph, output)->type;
@@ -425,6 +488,9 @@ SBIT__FN sbit_status sbit__trainer_make(const sbit_graph *graph, sbit_quant *qua
     t->decay = desc->weight_decay;
     t->clip_norm = desc->clip_norm;
     t->clip_value = desc->clip_value;
+    t->ema = desc->ema;
+    t->slim = desc->slim;
+    t->dampening = desc->dampening;
     const sbit_status status = sbit__train_build(t, graph, quant, desc, error);
     if (status != SBIT_OK) {
         sbit_trainer_destroy(t);
@@ -464,19 +530,40 @@ SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
 
 /* >>a step */
 
+/* Whether a name is that of the target or of what the teacher says, not of a model's input. */
+static bool sbit__train_is_fed(const sbit_trainer *t, const char *name)
+{
+    bool fed = sbit__streq(name, sbit_graph_value(t->graph, t->target)->name);
+    for (size_t i = 0; !fed && i < t->teacher_count; i++) {
+        fed = sbit__streq(name, sbit_graph_value(t->graph, t->teacher_targets[i])->name);
+    }
+    return fed;
+}
+
+/* What the teacher makes of the inputs that it was given. */
+static sbit_status sbit__train_ask_teacher(sbit_trainer *t, sbit_session *session,
+                                           sbit_error *error)
+{
+    if (t->teacher != NULL) {
+        SBIT__TRY(sbit_session_run(t->teacher, error));
+    }
+    for (size_t i = 0; i < t->teacher_count; i++) {
+        SBIT__TRY(sbit_session_set_input(session,
+                                         sbit_graph_value(t->graph, t->teacher_targets[i])->name,
+                                         &sbit_session_output(t->teacher, i)->tensor, error));
+    }
+    return SBIT_OK;
+}
+
 /* The model's inputs behind the parameters, and the target; rows of padding are cut off. */
 static sbit_status sbit__train_feed(sbit_trainer *t, sbit_session *session, const sbit_batch *batch,
                                     sbit_error *error)
 {
     const size_t first = t->desc.input_count, count = sbit_session_input_count(session);
-    const char *target = sbit_graph_value(t->graph, t->target)->name;
     const char *only = NULL;
-    for (size_t i = first; i < count; i++) {
+    for (size_t i = first; i < count && only == NULL; i++) {
         const char *name = sbit_session_input_info(session, i)->name;
-        const bool other = sbit__streq(name, target) ||
-                           (t->teacher != NULL &&
-                            sbit__streq(name, sbit_graph_value(t->graph, t->teacher_target)->name));
-        only = other || only != NULL ? only : name;
+        only = sbit__train_is_fed(t, name) ? NULL : name;
     }
     if (batch->target_count == 0) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
@@ -485,7 +572,9 @@ static sbit_status sbit__train_feed(sbit_trainer *t, sbit_session *session, cons
     for (size_t i = 0; i <= batch->input_count; i++) {
         const bool is_target = i == batch->input_count;
         sbit_tensor tensor = is_target ? batch->targets[0] : batch->inputs[i];
-        const char *name = is_target ? target : batch->names != NULL ? batch->names[i] : only;
+        const char *name = is_target              ? sbit_graph_value(t->graph, t->target)->name
+                           : batch->names != NULL ? batch->names[i]
+                                                  : only;
         if (tensor.rank > 0 && batch->samples < tensor.dims[0]) {
             tensor.dims[0] = batch->samples;
         }
@@ -494,13 +583,7 @@ static sbit_status sbit__train_feed(sbit_trainer *t, sbit_session *session, cons
             SBIT__TRY(sbit_session_set_input(t->teacher, name, &tensor, error));
         }
     }
-    if (t->teacher == NULL) {
-        return SBIT_OK;
-    }
-    SBIT__TRY(sbit_session_run(t->teacher, error));
-    return sbit_session_set_input(session, sbit_graph_value(t->graph, t->teacher_target)->name,
-                                  &sbit_session_output(t->teacher, t->teacher_output)->tensor,
-                                  error);
+    return sbit__train_ask_teacher(t, session, error);
 }
 
 /* Running statistics before a run (save) and again after one that must not count. */
@@ -691,12 +774,19 @@ static void sbit__train_update_one(void *user, int64_t index, int32_t worker)
     call.step = t->report.step + 1;
     call.learning_rate = (float)(t->rate * t->factor * (double)p->rate);
     call.weight_decay = t->decay * p->decay;
+    for (int64_t i = 0; p->slim && i < call.count; i++) { /* the slope of |w| */
+        const float w = ((const float *)p->data.data)[i];
+        p->grad[i] += w > 0.0f ? t->slim : w < 0.0f ? -t->slim : 0.0f;
+    }
     for (int64_t i = 0; (u->factor != 1.0 || t->clip_value > 0.0f) && i < call.count; i++) {
         const float g = (float)((double)p->grad[i] * u->factor), most = t->clip_value;
         p->grad[i] = most > 0.0f ? (g > most ? most : g < -most ? -most : g) : g;
     }
     p->status = t->optimizer->update(p->state, &call, p->grad, (float *)p->data.data, &ignored);
     sbit__train_mask(p);
+    for (int64_t i = 0; p->average != NULL && i < call.count; i++) {
+        p->average[i] = t->ema * p->average[i] + (1.0f - t->ema) * ((const float *)p->data.data)[i];
+    }
 }
 
 SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_report *report,
@@ -706,6 +796,9 @@ SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_
     if (!trainer->ready) {
         return sbit__fail(error, SBIT_ERR_STATE, NULL,
                           "there are no gradients: call sbit_trainer_backward first");
+    }
+    if (trainer->dampening > 0.0f) {
+        SBIT__TRY(sbit__qat_dampen(trainer, error));
     }
     memset(&u, 0, sizeof u);
     u.trainer = trainer;
@@ -830,13 +923,102 @@ static sbit_status sbit__train_store(const sbit_trainer *t, sbit_graph *graph, s
     return sbit_graph_set_constant(graph, id, tensor, error);
 }
 
+SPARSEBIT_API void sbit_trainer_swap_average(sbit_trainer *trainer)
+{
+    trainer->swapped = trainer->ema > 0.0f && !trainer->swapped;
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        sbit__train_param *p = &trainer->params[i];
+        const int64_t count = p->average != NULL ? sbit_tensor_count(&p->data) : 0;
+        float *data = (float *)p->data.data;
+        for (int64_t k = 0; k < count; k++) {
+            const float other = p->average[k];
+            p->average[k] = data[k];
+            data[k] = other;
+        }
+    }
+}
+
+SBIT__FN const sbit_tensor *sbit__train_statistic(const sbit_trainer *t, size_t i)
+{
+    const sbit_value *value = sbit_session_state_at(t->session, i);
+    return value != NULL ? &value->tensor
+                         : &sbit_graph_value(t->graph, t->statistics[i].value)->constant;
+}
+
+SBIT__FN sbit_status sbit__train_take(sbit_trainer *t, sbit__train_snapshot *s, sbit_error *error)
+{
+    const size_t count = t->param_count + t->statistic_count;
+    void **data = s->data;
+    if (data == NULL) {
+        data = (void **)sbit__arena_array(&t->arena, count + 1, sizeof *data);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const sbit_tensor *from =
+            i < t->param_count ? &t->params[i].data : sbit__train_statistic(t, i - t->param_count);
+        const size_t bytes = sbit_tensor_bytes(from);
+        if (data != NULL && data[i] == NULL) {
+            data[i] = sbit__arena_alloc(&t->arena, bytes + 1);
+        }
+        if (data == NULL || data[i] == NULL) {
+            return sbit__fail_oom(error, bytes);
+        }
+        memcpy(data[i], from->data, bytes);
+    }
+    s->data = data;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__train_give_back(sbit_trainer *t, const sbit__train_snapshot *s,
+                                           sbit_error *error)
+{
+    for (size_t i = 0; i < t->param_count; i++) {
+        sbit__train_param *p = &t->params[i];
+        memcpy(p->data.data, s->data[i], sbit_tensor_bytes(&p->data));
+        sbit__train_mask(p);
+        if (p->average != NULL) {
+            memcpy(p->average, p->data.data, sbit_tensor_bytes(&p->data));
+        }
+    }
+    for (size_t i = 0; i < t->statistic_count; i++) {
+        sbit_tensor tensor = *sbit__train_statistic(t, i);
+        tensor.data = s->data[t->param_count + i];
+        SBIT__TRY(sbit_session_set_input(
+            t->session, sbit_graph_value(t->graph, t->statistics[i].value)->name, &tensor, error));
+    }
+    t->ready = false;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_mark(sbit_trainer *trainer, sbit_error *error)
+{
+    return sbit__train_take(trainer, &trainer->mark, error);
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_rewind(sbit_trainer *trainer, sbit_error *error)
+{
+    if (trainer->mark.data == NULL) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL,
+                          "there is nothing to go back to: call sbit_trainer_mark first");
+    }
+    SBIT__TRY(sbit__train_give_back(trainer, &trainer->mark, error));
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        sbit__train_param *p = &trainer->params[i];
+        if (p->state != NULL) {
+            memset(p->state, 0, p->state_bytes);
+        }
+    }
+    return SBIT_OK;
+}
+
 SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_graph *graph,
                                              sbit_error *error)
 {
     for (size_t i = 0; i < trainer->param_count; i++) {
-        if (!trainer->params[i].borrowed) {
-            SBIT__TRY(sbit__train_store(trainer, graph, trainer->params[i].value,
-                                        &trainer->params[i].data, error));
+        const sbit__train_param *p = &trainer->params[i];
+        sbit_tensor tensor = p->data;
+        tensor.data = p->average != NULL && !trainer->swapped ? (void *)p->average : tensor.data;
+        if (!p->borrowed) {
+            SBIT__TRY(sbit__train_store(trainer, graph, p->value, &tensor, error));
         }
     }
     for (size_t i = 0; i < trainer->statistic_count; i++) {

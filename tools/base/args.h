@@ -24,7 +24,7 @@ typedef struct cli_args {
     const char *command;
     const char *operands[2];
     bool json, keep_bn, fix_defaults, shuffle, as_is, profile, force, help, mask_only, explain, sparsity;
-    bool flip, keep_zeros, simulate, strict, auto_exclude, mixed_precision;
+    bool flip, rewind, keep_zeros, simulate, strict, auto_exclude, mixed_precision;
     const char *stats, *save_stats; /* files of what observers saw */
     const char *encodings, *save_encodings;
     const char *input_names, *output_names;
@@ -35,7 +35,9 @@ typedef struct cli_args {
     const char *ratio, *macs, *bytes, *repair, *search, *prune_outputs;
     const char *val, *optimizer, *schedule, *teacher, *resume, *log;
     int64_t limit, from, batch, threads, calib, seed, iters, epochs, warmup, shift, cutout;
-    int64_t freeze_statistics;
+    int64_t freeze_statistics, patience, micro;
+    const char *sconfig;
+    cli_numbers ema, mixup, smoothing, clip, slim, dampening;
     cli_list set, skip, only, input, shape, freeze;
     /* preprocessing: x = (byte * scale - mean) / std */
     cli_numbers scale, mean, std, lr, decay, momentum, distill;

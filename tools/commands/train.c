@@ -1,15 +1,25 @@
 /* commands/train.c: `sparsebit train`: trains, finetunes, and trains quantized (-c), with labels
  * and perhaps a teacher.
  *
- * After each epoch the model is measured on --val and, if it is the best so far (or there is no
- * --val), written to -o; a checkpoint goes beside it, from which --resume goes on exactly.
+ * With -s channels are cut first, or weights are masked while training. After each epoch the model
+ * is measured on --val and, if it is the best so far (or there is no --val), written to -o; a
+ * checkpoint goes beside it, then and on Ctrl-C, from which --resume goes on exactly.
  */
 #include "commands/commands.h"
 #include "base/json.h"
 #include "report/quantize.h"
 #include "report/unsupported.h"
 
-#include <stdlib.h> /* malloc */
+#include <signal.h> /* SIGINT */
+#include <stdlib.h> /* malloc, strtod */
+
+static volatile sig_atomic_t cli_interrupted;
+
+static void cli_interrupt(int number)
+{
+    (void)number;
+    cli_interrupted = 1;
+}
 
 typedef struct cli_training {
     cli_job job; /* the model; with -c: configuration, calibration set and quantizers */
@@ -18,7 +28,13 @@ typedef struct cli_training {
     cli_model teacher;
     cli_source_feed source;
     sbit_trainer *trainer;
+    sbit_sconfig *pruning;
+    sbit_sparse *sparse;
+    sbit_graph *original; /* the model before channels were cut; NULL: none were */
+    sbit_graph *graph;    /* as trained so far, after an epoch */
+    bool masks;           /* made while training */
     FILE *log;
+    bool log_json;
     double begin, before, best, last, loss; /* accuracies as fractions; -1: not known */
     int64_t best_epoch, epochs, steps;
     int code; /* of a failure in a hook */
@@ -30,6 +46,62 @@ static double cli_one(const cli_numbers *numbers, double otherwise)
 }
 
 /* ---- opening */
+
+/* The sconfig of -s: channels go now, masks of elements come while training. */
+static int cli_train_prune(cli_training *t)
+{
+    const cli_args *args = t->job.args;
+    cli_model *model = &t->job.model;
+    cli_data data;
+    cli_source_feed source;
+    sbit_sparse_budget budget;
+    sbit_graph *smaller = NULL;
+    sbit_error error;
+    memset(&data, 0, sizeof data);
+    memset(&source, 0, sizeof source);
+    memset(&budget, 0, sizeof budget);
+    memset(&error, 0, sizeof error);
+    if (args->sconfig == NULL) {
+        return CLI_OK;
+    }
+    if (sbit_sconfig_load(model->ctx, args->sconfig, &t->pruning, &error) != SBIT_OK ||
+        sbit_sparse_create(model->graph, t->pruning, &t->sparse, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "pruning configuration '%s'", args->sconfig);
+    }
+    t->masks = true;
+    for (sbit_node_id id = sbit_graph_first(model->graph); id.idx != 0 && t->masks;
+         id = sbit_graph_next(model->graph, id)) {
+        sbit_sparse_settings settings;
+        t->masks = sbit_sconfig_layer(t->pruning, model->graph, id, &settings, &error) != SBIT_OK ||
+                   !settings.structured;
+    }
+    if (t->masks) {
+        return CLI_OK;
+    }
+    if (args->macs != NULL) {
+        char *end = NULL;
+        budget.macs = strtod(args->macs, &end);
+        if (!(budget.macs > 0.0) || strcmp(end, "x") != 0) {
+            return cli_fail_usage(args->command, "--macs '%s': a share such as 0.5x is wanted",
+                                  args->macs);
+        }
+    }
+    CLI_TRY(cli_data_open(args, model, "training set", args->data, cli_first(256), &data));
+    sbit_feed feed = cli_feed_of(&data, &source);
+    error.status = args->macs != NULL ? sbit_sparse_fit(t->sparse, &budget, &feed, &error)
+                                      : sbit_sparse_select(t->sparse, &feed, &error);
+    if (error.status == SBIT_OK) {
+        error.status = sbit_sparse_shrink(t->sparse, &feed, &smaller, &error);
+    }
+    sbit_feed_close(&feed);
+    cli_data_close(&data);
+    if (error.status != SBIT_OK) {
+        return source.failed ? CLI_BAD : cli_fail_library(&error, "cannot prune '%s'", model->path);
+    }
+    t->original = model->graph;
+    model->graph = smaller;
+    return CLI_OK;
+}
 
 static int cli_train_model(cli_training *t)
 {
@@ -96,7 +168,7 @@ static int cli_train_trainer(cli_training *t)
 {
     static const sbit_train_group no_decay[] = {{"*.bias", false, 0.0f, true}};
     const cli_args *args = t->job.args;
-    char options[64];
+    char options[64], smoothing[64];
     sbit_train_desc desc;
     sbit_error error;
     memset(&desc, 0, sizeof desc);
@@ -110,6 +182,12 @@ static int cli_train_trainer(cli_training *t)
     desc.weight_decay = (float)cli_one(&args->decay, 1e-4);
     desc.groups = no_decay;
     desc.group_count = 1;
+    desc.clip_norm = (float)cli_one(&args->clip, 0.0);
+    desc.ema = (float)cli_one(&args->ema, 0.0);
+    desc.slim = (float)cli_one(&args->slim, 0.0);
+    desc.dampening = (float)cli_one(&args->dampening, 0.0);
+    snprintf(smoothing, sizeof smoothing, "SMOOTHING: %g", cli_one(&args->smoothing, 0.0));
+    desc.loss_options = smoothing;
     CLI_TRY(cli_find_output(args, t->job.model.graph, &desc.output));
     if (args->teacher != NULL) {
         CLI_TRY(cli_model_load(t->job.model.ctx, args->teacher, &t->teacher));
@@ -166,15 +244,12 @@ static int cli_train_measure(cli_training *t, sbit_graph *graph, double *top1)
     return CLI_OK;
 }
 
-static int cli_train_write(cli_training *t, sbit_graph *graph)
+static int cli_train_save(cli_training *t)
 {
     char path[4096];
     sbit_error error;
     memset(&error, 0, sizeof error);
     snprintf(path, sizeof path, "%s.checkpoint", t->job.args->out);
-    if (sbit_graph_save(graph, t->job.args->out, NULL, &error) != SBIT_OK) {
-        return cli_fail_library(&error, "cannot write '%s'", t->job.args->out);
-    }
     if (sbit_trainer_save(t->trainer, path, &error) != SBIT_OK) {
         return cli_fail_library(&error, "cannot write '%s'", path);
     }
@@ -186,8 +261,12 @@ static void cli_train_say(const cli_training *t, const sbit_train_report *report
     const double seconds = cli_seconds() - t->begin;
     cli_progress_clear();
     if (t->log != NULL) {
-        fprintf(t->log, "%lld,%lld,%.6g,%.6g,%.6g,%.1f\n", (long long)report->epoch + 1,
-                (long long)report->step, report->loss, report->learning_rate, t->last, seconds);
+        fprintf(t->log,
+                t->log_json ? "{\"epoch\": %lld, \"step\": %lld, \"loss\": %.6g, \"rate\": %.6g, "
+                              "\"top1\": %.6g, \"seconds\": %.1f}\n"
+                            : "%lld,%lld,%.6g,%.6g,%.6g,%.1f\n",
+                (long long)report->epoch + 1, (long long)report->step, report->loss,
+                report->learning_rate, t->last, seconds);
         fflush(t->log);
     }
     if (t->job.args->json) {
@@ -202,29 +281,68 @@ static void cli_train_say(const cli_training *t, const sbit_train_report *report
     fflush(stdout);
 }
 
+/* --val after an epoch: how often the label has the highest logit. */
+static sbit_status cli_train_score(sbit_trainer *trainer, const sbit_train_report *report,
+                                   void *user, double *score, sbit_error *error)
+{
+    cli_training *t = (cli_training *)user;
+    (void)trainer;
+    (void)report;
+    (void)error;
+    sbit_graph_destroy(t->graph);
+    t->graph = NULL;
+    t->code = cli_train_built(t, &t->graph);
+    t->code = t->code == CLI_OK ? cli_train_measure(t, t->graph, &t->last) : t->code;
+    *score = t->last;
+    return t->code == CLI_OK ? SBIT_OK : SBIT_ERR_CANCELLED;
+}
+
 static sbit_status cli_train_epoch(sbit_trainer *trainer, const sbit_train_report *report,
                                    void *user, sbit_error *error)
 {
     cli_training *t = (cli_training *)user;
-    sbit_graph *graph = NULL;
+    sbit_error failure;
     (void)trainer;
     (void)error;
+    memset(&failure, 0, sizeof failure);
     t->loss = report->loss;
     t->steps = report->step;
-    t->code = cli_train_built(t, &graph);
-    if (t->code == CLI_OK) {
-        t->code = cli_train_measure(t, graph, &t->last);
+    if (t->has_val) {
+        t->best = report->best;
+        t->best_epoch = report->best_epoch + 1;
+    } else {
+        sbit_graph_destroy(t->graph);
+        t->graph = NULL;
+        t->code = cli_train_built(t, &t->graph);
     }
-    if (t->code == CLI_OK && (!t->has_val || t->last > t->best)) {
-        t->best = t->last;
-        t->best_epoch = report->epoch + 1;
-        t->code = cli_train_write(t, graph);
+    if (t->code == CLI_OK && (!t->has_val || report->best_epoch == report->epoch) &&
+        sbit_graph_save(t->graph, t->job.args->out, NULL, &failure) != SBIT_OK) {
+        t->code = cli_fail_library(&failure, "cannot write '%s'", t->job.args->out);
     }
-    sbit_graph_destroy(graph);
+    t->code = t->code == CLI_OK ? cli_train_save(t) : t->code;
     if (t->code == CLI_OK) {
         cli_train_say(t, report);
     }
     return t->code == CLI_OK ? SBIT_OK : SBIT_ERR_CANCELLED;
+}
+
+/* Ctrl-C: a checkpoint, then the end. */
+static sbit_status cli_train_stop(sbit_trainer *trainer, const sbit_train_report *report,
+                                  void *user, sbit_error *error)
+{
+    cli_training *t = (cli_training *)user;
+    (void)trainer;
+    (void)error;
+    if (cli_interrupted == 0) {
+        return SBIT_OK;
+    }
+    t->code = cli_train_save(t);
+    if (t->code == CLI_OK) {
+        cli_progress_clear();
+        t->code = cli_fail("interrupted after step %lld; go on with --resume %s.checkpoint",
+                           (long long)report->step, t->job.args->out);
+    }
+    return SBIT_ERR_CANCELLED;
 }
 
 /* ---- the command */
@@ -242,6 +360,13 @@ static int cli_train_fit(cli_training *t)
     desc.rate = args->schedule != NULL ? args->schedule : "cosine";
     desc.warmup = args->warmup;
     desc.freeze_statistics = args->freeze_statistics;
+    desc.micro = args->micro;
+    desc.mixup = (float)cli_one(&args->mixup, 0.0);
+    desc.patience = args->patience;
+    desc.sparse = t->masks ? t->sparse : NULL;
+    desc.rewind = args->rewind;
+    desc.measure = t->has_val ? cli_train_score : NULL;
+    desc.after_step = cli_train_stop;
     desc.resume = args->resume != NULL;
     desc.flip = args->flip;
     desc.shift = args->shift;
@@ -293,6 +418,7 @@ static int cli_train_run(cli_training *t)
 {
     const cli_args *args = t->job.args;
     sbit_graph *graph = NULL;
+    CLI_TRY(cli_train_prune(t));
     CLI_TRY(cli_train_model(t));
     CLI_TRY(cli_train_data(t));
     CLI_TRY(cli_train_trainer(t));
@@ -301,7 +427,10 @@ static int cli_train_run(cli_training *t)
         if (t->log == NULL) {
             return cli_fail("--log '%s' cannot be written", args->log);
         }
-        fputs(args->resume != NULL ? "" : "epoch,step,loss,rate,top1,seconds\n", t->log);
+        const char *dot = strrchr(args->log, '.');
+        t->log_json = dot != NULL && strcmp(dot, ".json") == 0;
+        fputs(args->resume != NULL || t->log_json ? "" : "epoch,step,loss,rate,top1,seconds\n",
+              t->log);
     }
     t->epochs = args->epochs > 0 ? args->epochs : 1;
     t->best = t->last = -1.0;
@@ -312,8 +441,10 @@ static int cli_train_run(cli_training *t)
         sbit_graph_destroy(graph);
         CLI_TRY(code);
     }
-    CLI_TRY(cli_train_fit(t));
-    return cli_train_show(t);
+    signal(SIGINT, cli_interrupt);
+    const int code = cli_train_fit(t);
+    signal(SIGINT, SIG_DFL);
+    return code == CLI_OK ? cli_train_show(t) : code;
 }
 
 int cli_train(const cli_args *args)
@@ -330,6 +461,7 @@ int cli_train(const cli_args *args)
     if (code == CLI_OK) {
         code = cli_train_run(&t);
         sbit_trainer_destroy(t.trainer);
+        sbit_graph_destroy(t.graph);
         sbit_quant_destroy(t.job.quant);
         sbit_qconfig_destroy(t.job.config);
         cli_data_close(&t.job.calib);
@@ -338,6 +470,12 @@ int cli_train(const cli_args *args)
         if (t.teacher.graph != NULL) {
             cli_model_free(&t.teacher);
         }
+        if (t.original != NULL) {
+            sbit_graph_destroy(t.job.model.graph);
+            t.job.model.graph = t.original;
+        }
+        sbit_sparse_destroy(t.sparse);
+        sbit_sconfig_destroy(t.pruning);
         cli_model_free(&t.job.model);
     }
     if (t.log != NULL) {
