@@ -1420,12 +1420,22 @@ static sbit_status stop_at_epoch(sbit_trainer *t, const sbit_train_report *r, vo
     return r->epoch == 2 ? SBIT_ERR_CANCELLED : SBIT_OK;
 }
 
+/* Behind the last step of the second epoch, before its score. */
+static sbit_status stop_before_score(sbit_trainer *t, const sbit_train_report *r, void *user,
+                                     sbit_error *error)
+{
+    (void)t;
+    (void)user;
+    (void)error;
+    return r->step == 2 * ((SMALL_COUNT + 15) / 16) ? SBIT_ERR_CANCELLED : SBIT_OK;
+}
+
 /* Ends after two epochs that were not better, with the best epoch's weights - also when it was
  * interrupted and resumed on the way. */
 TEST(the_best_epoch_is_kept)
 {
     const char *path = SBIT_TEST_TMP "/best.checkpoint";
-    for (int broken = 0; broken < 2; broken++) {
+    for (int broken = 0; broken < 3; broken++) {
         sbit_ctx *ctx = train_ctx();
         sbit_graph *graph = small_network(ctx, 3);
         small_data *d = (small_data *)malloc(sizeof *d);
@@ -1447,14 +1457,16 @@ TEST(the_best_epoch_is_kept)
         fit.user = &kept;
         fit.mixup = 0.4f;
         CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
-        if (broken == 1) {
-            fit.after_epoch = stop_at_epoch;
+        if (broken > 0) {
+            fit.after_epoch = broken == 1 ? stop_at_epoch : NULL;
+            fit.after_step = broken == 2 ? stop_before_score : NULL;
             CHECK(sbit_trainer_fit(t, &d->feed, &fit, &report, &error) == SBIT_ERR_CANCELLED);
             CHECK(sbit_trainer_save(t, path, &error) == SBIT_OK);
             sbit_trainer_destroy(t);
             CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
             CHECK_MSG(sbit_trainer_load(t, path, &error) == SBIT_OK, "%s", error.message);
             fit.after_epoch = NULL;
+            fit.after_step = NULL;
             fit.resume = true;
         }
         CHECK_MSG(sbit_trainer_fit(t, &d->feed, &fit, &report, &error) == SBIT_OK, "%s",

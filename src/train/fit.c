@@ -283,11 +283,18 @@ static sbit_status sbit__epochs_run(sbit__epochs *fit, sbit_train_report *last, 
         t->best.data = NULL;
         t->best.waited = 0;
     }
-    for (int64_t epoch = begin / fit->steps; epoch < fit->epochs && !ends; epoch++) {
+    /* stopped behind the last step of an epoch, before its score */
+    const bool unmeasured = begin > 0 && begin % fit->steps == 0 && fit->desc->measure != NULL &&
+                            (t->best.data == NULL ||
+                             t->best.epoch + t->best.waited < t->report.epoch);
+    for (int64_t epoch = begin / fit->steps - (unmeasured ? 1 : 0);
+         epoch < fit->epochs && !ends; epoch++) {
         double loss = 0.0;
         int64_t samples = 0;
         sbit__epochs_shuffle(fit, epoch);
-        const int64_t first = epoch == begin / fit->steps ? begin % fit->steps : 0;
+        const int64_t first = epoch < begin / fit->steps    ? fit->steps
+                              : epoch == begin / fit->steps ? begin % fit->steps
+                                                            : 0;
         for (int64_t i = first; i < fit->steps; i++) {
             SBIT__TRY(sbit__progress(t->ctx, "train", epoch * fit->samples + i * fit->batch,
                                      fit->epochs * fit->samples, error));
