@@ -192,7 +192,7 @@ else
 fi
 if command -v arm-none-eabi-gcc >/dev/null; then
     start "arm-none-eabi" "arm-none-eabi-gcc -mcpu=cortex-m4 -std=c99 $common $c_only \
-        -Wno-conversion -fsyntax-only $dir/impl.c"
+        -Wno-conversion -O2 -Wframe-larger-than=2048 -c -o $dir/arm.o $dir/impl.c"
 else
     skip 'no arm-none-eabi-gcc' optional
 fi

@@ -11,7 +11,10 @@
 #include <math.h> /* INFINITY */
 
 /* Before a loop whose bounds are constants. */
-#if defined(__clang__)
+#if defined(__clang__) && defined(__OPTIMIZE_SIZE__) /* it warns of what it leaves */
+#define SBIT__UNROLL
+#define SBIT__UNROLL16
+#elif defined(__clang__)
 #define SBIT__UNROLL _Pragma("clang loop unroll(full)")
 #define SBIT__UNROLL16 _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
