@@ -442,6 +442,12 @@ static sbit_status sbit__dequantize_graph(sbit_graph *graph, sbit__learned_list 
 SBIT__FN sbit_status sbit__dequantize(sbit_graph *graph, sbit__learned_list *list,
                                       sbit_error *error)
 {
+    static const char *const only[] = {"fold_constants"}; /* what scales and zero points are made of */
+    sbit_simplify_desc fold;
+    memset(&fold, 0, sizeof fold);
+    fold.only = only;
+    fold.only_count = SBIT__COUNT_OF(only);
+    SBIT__TRY(sbit_simplify(graph, &fold, NULL, error));
     SBIT__TRY(sbit__dequantize_graph(graph, list, error));
     return sbit_infer(graph, error);
 }

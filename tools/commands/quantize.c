@@ -222,9 +222,8 @@ static void cli_calibrate_seen(cli_source_feed *feed, const cli_batch *batch, vo
 }
 
 /* Feeds the observers, or takes what they saw from a file. */
-static sbit_status cli_observe(cli_job *job, cli_source_feed *source, sbit_error *error)
+static sbit_status cli_observe(cli_job *job, const sbit_feed *feed, sbit_error *error)
 {
-    sbit_feed feed = cli_feed_of(&job->calib, source);
     sbit_status status = SBIT_OK;
     sbit_batch batch;
     if (!job->has_calib) {
@@ -232,12 +231,11 @@ static sbit_status cli_observe(cli_job *job, cli_source_feed *source, sbit_error
                    ? sbit_quant_load_statistics(job->quant, job->args->stats, error)
                    : sbit_quant_prepare_calibration(job->quant, error);
     }
-    status = sbit_quant_calibrate(job->quant, &feed, error);
-    for (int64_t at = 0; status == SBIT_OK && !sbit_quant_needs_data(job->quant) && at < feed.count;
+    status = sbit_quant_calibrate(job->quant, feed, error);
+    for (int64_t at = 0; status == SBIT_OK && !sbit_quant_needs_data(job->quant) && at < feed->count;
          at += batch.samples) { /* for the ranges alone */
-        status = sbit_feed_read(&feed, at, 0, &batch, error);
+        status = sbit_feed_read(feed, at, 0, &batch, error);
     }
-    sbit_feed_close(&feed);
     if (status == SBIT_OK && job->args->save_stats != NULL) {
         status = sbit_quant_save_statistics(job->quant, job->args->save_stats, error);
     }
@@ -252,10 +250,14 @@ int cli_calibrate(cli_job *job)
     memset(&source, 0, sizeof source);
     source.seen_fn = cli_calibrate_seen;
     source.user = job;
+    sbit_feed feed = cli_feed_of(&job->calib, &source);
     const double begin = cli_seconds();
-    sbit_status status = cli_observe(job, &source, &error);
-    if (status == SBIT_OK) {
+    sbit_status status = cli_observe(job, &feed, &error);
+    if (status == SBIT_OK) { /* steps read the data again */
         status = sbit_quant_calc_qparams(job->quant, false, false, false, &error);
+    }
+    if (job->has_calib) {
+        sbit_feed_close(&feed);
     }
     if (status != SBIT_OK) {
         return source.failed ? CLI_BAD
