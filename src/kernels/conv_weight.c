@@ -1,6 +1,7 @@
 /* conv_weight.c: the gradient of a convolution with respect to its weights. >>conv_weight
  *
- * Called by: ops (ConvWeightGrad). Calls: the table's f32_conv_tile, gemm.c (packing), parallel.
+ * Called by: ops (ConvWeightGrad). Calls: the tables' f32_conv_tile, f32_dot and last_exchange,
+ * parallel.
  *
  * dw [O][I*k] = sum over output pixels p of dy [O][p] * column(p) of x. Nothing is copied once a
  * tap: x is turned to channels last inside of its padding, so that what one output pixel sees of a
@@ -14,6 +15,7 @@
  * zeros between their elements, so that both have the same distances: a tap is one dot product of
  * some images' planes, shifted. Tasks are input channels.
  */
+#include "last_private.h"
 #include "rows_private.h"
 
 enum {
@@ -26,6 +28,7 @@ enum {
 typedef struct sbit__conv_weight_job {
     sbit__conv_shape s;
     const sbit_kernels *kernels;
+    const sbit__last_kernels *last;
     int64_t ins, outs;               /* channels of a group */
     int64_t field[3];                /* of x that the outputs see, padding included */
     int64_t lines, length;           /* of kernel: so many runs of so many floats */
@@ -48,6 +51,7 @@ static void sbit__conv_weight_job_init(sbit__conv_weight_job *job, const sbit_ct
     memset(job, 0, sizeof *job);
     job->s = *s;
     job->kernels = sbit__kernels(ctx);
+    job->last = sbit__last_of(ctx);
     job->ins = s->in_channels / s->groups;
     job->outs = s->out_channels / s->groups;
     job->pixels = s->out[0] * s->out[1] * s->out[2];
@@ -120,9 +124,9 @@ static void sbit__conv_weight_turn(const sbit__conv_weight_job *job, int64_t cha
         for (int64_t y = begin[1]; y < end[1]; y++) {
             const int64_t from = ((z - s->pad_begin[0]) * s->in[1] + y - s->pad_begin[1]) * s->in[2];
             const int64_t row = (z * job->field[1] + y) * job->field[2] + begin[2];
-            sbit__pack_panel(channels, channels, end[2] - begin[2],
-                             x + from + begin[2] - s->pad_begin[2], plane, 1, 1.0f,
-                             to + row * channels);
+            job->last->last_exchange(channels, end[2] - begin[2],
+                                     x + from + begin[2] - s->pad_begin[2], plane,
+                                     to + row * channels, channels);
         }
     }
 }
@@ -143,11 +147,13 @@ static void sbit__conv_weight_images(void *user, int64_t begin, int64_t end, int
         for (int64_t p = 0; p < job->panels; p++) { /* a panel goes through all images */
             const int64_t rows = sbit__smaller(job->outs - p * job->rows, job->rows);
             float *panel = job->panel + (p * job->count + i) * job->pixels * tile;
+            if (rows < tile) { /* the kernel reads whole rows of it */
+                memset(panel, 0, (size_t)(job->pixels * tile) * sizeof *panel);
+            }
             for (int64_t at = 0; at < job->pixels; at += SBIT__CONV_WEIGHT_PIXELS) {
-                sbit__pack_panel(rows, tile,
-                                 sbit__smaller(job->pixels - at, SBIT__CONV_WEIGHT_PIXELS),
-                                 dy + p * job->rows * job->pixels + at, job->pixels, 1, 1.0f,
-                                 panel + at * tile);
+                job->last->last_exchange(
+                    rows, sbit__smaller(job->pixels - at, SBIT__CONV_WEIGHT_PIXELS),
+                    dy + p * job->rows * job->pixels + at, job->pixels, panel + at * tile, tile);
             }
         }
     }
