@@ -7,6 +7,7 @@
  * Attention adds mask_filter_value to the score of a masked key, as ONNX Runtime does.
  */
 #include "elements_private.h"
+#include "expand_private.h"
 #include "window_private.h"
 
 #include <float.h> /* FLT_MAX */
@@ -17,40 +18,6 @@
 
 /* >>building */
 
-typedef struct sbit__expand {
-    sbit_graph *graph;
-    sbit_node node; /* as it was: it is erased first, so that others may make its outputs */
-    sbit_node_id before;
-    int64_t opset; /* of ai.onnx */
-    sbit_dtype dtype; /* of input 0 */
-    sbit_status status; /* the first failure; what follows does nothing */
-    sbit_error *error;
-} sbit__expand;
-
-static const sbit_value_id sbit__expand_none = {0};
-
-static sbit__expand sbit__expand_begin(sbit_graph *graph, sbit_node_id id, sbit_error *error)
-{
-    sbit__expand e;
-    memset(&e, 0, sizeof e);
-    e.graph = graph;
-    e.node = *sbit_graph_node(graph, id);
-    e.before = sbit_graph_next(graph, id);
-    e.opset = sbit_graph_opset(graph, "");
-    e.error = error;
-    e.dtype = sbit_graph_value(graph, e.node.inputs[0])->type.dtype;
-    sbit_graph_erase_node(graph, id);
-    return e;
-}
-
-static void sbit__expand_fail(sbit__expand *e, sbit_status status, const char *why)
-{
-    if (e->status == SBIT_OK) {
-        e->status = sbit__fail(e->error, status, e->node.name, "%s '%s': %s", e->node.op_type,
-                               e->node.name, why);
-    }
-}
-
 /* The form of what follows is that of opset `version` and later. */
 static void sbit__expand_needs(sbit__expand *e, int64_t version)
 {
@@ -60,17 +27,6 @@ static void sbit__expand_needs(sbit__expand *e, int64_t version)
                  (int)version, (int)e->opset);
         sbit__expand_fail(e, SBIT_ERR_UNSUPPORTED, text);
     }
-}
-
-static sbit_value_id sbit__expand_in(const sbit__expand *e, size_t i)
-{
-    return i < e->node.input_count ? e->node.inputs[i] : sbit__expand_none;
-}
-
-/* The node's output i, for a node to make; none if it is not wanted. */
-static sbit_value_id sbit__expand_out(const sbit__expand *e, size_t i)
-{
-    return i < e->node.output_count ? e->node.outputs[i] : sbit__expand_none;
 }
 
 static const sbit_type *sbit__expand_in_type(const sbit__expand *e, size_t i)
@@ -93,52 +49,6 @@ static int64_t sbit__expand_dim(const sbit__expand *e, size_t i, int32_t axis)
     return type != NULL && axis >= 0 && axis < type->rank && sbit__dim_known(type->dims[axis])
                ? type->dims[axis].value
                : -1;
-}
-
-static sbit_value_id sbit__expand_value(sbit__expand *e, const char *name)
-{
-    sbit_value_id id = sbit__expand_none;
-    const sbit_type unknown = sbit__type_unknown();
-    if (e->status == SBIT_OK) {
-        e->status = sbit_graph_add_value(e->graph, name, &unknown, &id, e->error);
-    }
-    return id;
-}
-
-static void sbit__expand_node(sbit__expand *e, const char *domain, const char *op_type,
-                              const sbit_value_id *inputs, size_t input_count,
-                              const sbit_value_id *outputs, size_t output_count,
-                              const sbit_attr *attrs, size_t attr_count)
-{
-    sbit_node_desc desc;
-    sbit_node_id made;
-    memset(&desc, 0, sizeof desc);
-    desc.domain = domain;
-    desc.op_type = op_type;
-    desc.name = e->node.name;
-    desc.inputs = inputs;
-    desc.input_count = input_count;
-    desc.outputs = outputs;
-    desc.output_count = output_count;
-    desc.attrs = attrs;
-    desc.attr_count = attr_count;
-    desc.before = e->before;
-    if (e->status == SBIT_OK) {
-        e->status = sbit_graph_add_node(e->graph, &desc, &made, e->error);
-    }
-}
-
-/* A node of ai.onnx with one output: `out`, or a new value if that is none. */
-static sbit_value_id sbit__expand_op(sbit__expand *e, const char *op_type, sbit_value_id a,
-                                     sbit_value_id b, const sbit_attr *attr, sbit_value_id out)
-{
-    sbit_value_id inputs[2];
-    inputs[0] = a;
-    inputs[1] = b;
-    out = out.idx != 0 ? out : sbit__expand_value(e, op_type);
-    sbit__expand_node(e, "", op_type, inputs, b.idx != 0 ? 2 : 1, &out, 1, attr,
-                      attr != NULL ? 1 : 0);
-    return out;
 }
 
 static sbit_value_id sbit__expand_constant(sbit__expand *e, const sbit_tensor *tensor)

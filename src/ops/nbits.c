@@ -6,6 +6,7 @@
  * as floats, (q - zero point) * scale, in the type of the scales; of constants it is made once.
  */
 #include "elements_private.h"
+#include "expand_private.h"
 #include "window_private.h"
 
 /* >>weights */
@@ -173,65 +174,27 @@ static sbit_status sbit__nbits_infer(const sbit_op_call *call, sbit_error *error
     return SBIT_OK;
 }
 
-/* A node in place of `old`'s, before it; out none: a new value. */
-static sbit_status sbit__nbits_add(sbit_graph *graph, const sbit_node *old, const char *domain,
-                                   const char *op_type, const sbit_value_id *inputs,
-                                   size_t input_count, const sbit_attr *attrs, size_t attr_count,
-                                   sbit_value_id *outputs, size_t output_count, sbit_error *error)
-{
-    const sbit_type unknown = sbit__type_unknown();
-    sbit_node_desc desc;
-    memset(&desc, 0, sizeof desc);
-    for (size_t i = 0; i < output_count; i++) {
-        if (outputs[i].idx == 0) {
-            SBIT__TRY(sbit_graph_add_value(graph, old->name, &unknown, &outputs[i], error));
-        }
-    }
-    desc.domain = domain;
-    desc.op_type = op_type;
-    desc.name = old->name;
-    desc.inputs = inputs;
-    desc.input_count = input_count;
-    desc.outputs = outputs;
-    desc.output_count = output_count;
-    desc.attrs = attrs;
-    desc.attr_count = attr_count;
-    desc.before = old->id;
-    return sbit_graph_add_node(graph, &desc, NULL, error);
-}
-
-static sbit_value_id sbit__nbits_input(const sbit_node *node, size_t i)
-{
-    const sbit_value_id none = {0};
-    return i < node->input_count ? node->inputs[i] : none;
-}
-
 static sbit_status sbit__nbits_expand(sbit_graph *graph, sbit_node_id id, sbit_error *error)
 {
-    const sbit_node *node = sbit_graph_node(graph, id);
-    const sbit_value_id bias = sbit__nbits_input(node, SBIT__NBITS_BIAS);
-    sbit_value_id out = node->outputs[0], w = {0}, y = {0}, inputs[4];
+    sbit__expand e = sbit__expand_begin(graph, id, error);
+    const sbit_node *node = &e.node;
+    const sbit_value_id bias = sbit__expand_in(&e, SBIT__NBITS_BIAS), out = sbit__expand_out(&e, 0);
+    const sbit_value_id w = sbit__expand_value(&e, node->name), none = sbit__expand_none;
+    sbit_value_id inputs[4], y;
     const sbit_attr attrs[4] = {sbit__attr_int("K", sbit_node_int(node, "K", 0)),
                                 sbit__attr_int("N", sbit_node_int(node, "N", 0)),
                                 sbit__attr_int("bits", sbit_node_int(node, "bits", 4)),
                                 sbit__attr_int("block_size", sbit_node_int(node, "block_size", 0))};
     for (size_t i = 0; i < 4; i++) {
-        inputs[i] = sbit__nbits_input(node, SBIT__NBITS_B + i);
+        inputs[i] = sbit__expand_in(&e, SBIT__NBITS_B + i);
     }
-    SBIT__TRY(
-        sbit__nbits_add(graph, node, "sbit", "NBitsWeight", inputs, 4, attrs, 4, &w, 1, error));
-    inputs[0] = node->inputs[SBIT__NBITS_A];
-    inputs[1] = w;
-    SBIT__TRY(sbit_graph_set_node_output(graph, id, 0, y, error)); /* gives `out` away */
-    SBIT__TRY(sbit__nbits_add(graph, node, "", "MatMul", inputs, 2, NULL, 0,
-                              bias.idx == 0 ? &out : &y, 1, error));
+    sbit__expand_node(&e, "sbit", "NBitsWeight", inputs, 4, &w, 1, attrs, 4);
+    y = sbit__expand_op(&e, "MatMul", node->inputs[SBIT__NBITS_A], w, NULL,
+                        bias.idx == 0 ? out : none);
     if (bias.idx != 0) {
-        inputs[0] = y;
-        inputs[1] = bias;
-        SBIT__TRY(sbit__nbits_add(graph, node, "", "Add", inputs, 2, NULL, 0, &out, 1, error));
+        (void)sbit__expand_op(&e, "Add", y, bias, NULL, out);
     }
-    sbit_graph_erase_node(graph, id);
-    return SBIT_OK;
+    return e.status;
 }
 
 /* Inputs A, B, B's scale, B's zero point, bias. */
@@ -249,22 +212,22 @@ static sbit_status sbit__dynamic_infer(const sbit_op_call *call, sbit_error *err
 
 static sbit_status sbit__dynamic_expand(sbit_graph *graph, sbit_node_id id, sbit_error *error)
 {
-    const sbit_node *node = sbit_graph_node(graph, id);
-    sbit_value_id out = node->outputs[0], none = {0}, q[3] = {{0}, {0}, {0}}, inputs[7];
-    SBIT__TRY(sbit__nbits_add(graph, node, "", "DynamicQuantizeLinear", node->inputs, 1, NULL, 0, q,
-                              3, error));
+    sbit__expand e = sbit__expand_begin(graph, id, error);
+    const sbit_value_id out = sbit__expand_out(&e, 0);
+    sbit_value_id q[3], inputs[7];
+    for (size_t i = 0; i < 3; i++) {
+        q[i] = sbit__expand_value(&e, e.node.name);
+    }
+    sbit__expand_node(&e, "", "DynamicQuantizeLinear", e.node.inputs, 1, q, 3, NULL, 0);
     inputs[0] = q[0];
-    inputs[1] = node->inputs[1];
+    inputs[1] = e.node.inputs[1];
     inputs[2] = q[1];
-    inputs[3] = node->inputs[2];
+    inputs[3] = e.node.inputs[2];
     inputs[4] = q[2];
-    inputs[5] = sbit__nbits_input(node, 3);
-    inputs[6] = sbit__nbits_input(node, 4);
-    SBIT__TRY(sbit_graph_set_node_output(graph, id, 0, none, error));
-    SBIT__TRY(sbit__nbits_add(graph, node, "com.microsoft", "MatMulIntegerToFloat", inputs, 7, NULL,
-                              0, &out, 1, error));
-    sbit_graph_erase_node(graph, id);
-    return SBIT_OK;
+    inputs[5] = sbit__expand_in(&e, 3);
+    inputs[6] = sbit__expand_in(&e, 4);
+    sbit__expand_node(&e, "com.microsoft", "MatMulIntegerToFloat", inputs, 7, &out, 1, NULL, 0);
+    return e.status;
 }
 
 /* >>rows */
