@@ -261,6 +261,26 @@ static sbit_status sbit__int_replace(sbit__lowering *lower, sbit__int_build *bui
     return sbit__lower_replace(lower, &desc, NULL, error);
 }
 
+/* What was built, as a node of its own in front of `at`, which stays. */
+static sbit_status sbit__int_insert(sbit__lowering *lower, const sbit__int_build *build,
+                                    const char *op_type, sbit_node_id at, sbit_value_id output,
+                                    sbit_error *error)
+{
+    sbit__lower_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = op_type;
+    desc.inputs = build->inputs;
+    desc.input_count = build->input_count;
+    desc.outputs = &output;
+    desc.output_count = 1;
+    desc.attrs = build->attrs;
+    desc.attr_count = build->attr_count;
+    desc.nodes = &at;
+    desc.node_count = 1;
+    desc.at = at;
+    return sbit__lower_insert(lower, &desc, NULL, error);
+}
+
 /* >>products: Conv, Gemm, MatMul */
 
 typedef struct sbit__int_product {
@@ -728,19 +748,7 @@ static sbit_status sbit__int_conv_transpose(sbit__lowering *lower, const sbit_no
     SBIT__TRY(sbit_graph_add_value(lower->graph, "pixels", &type, &pixels, error));
     sbit__int_build *build = sbit__int_begin(lower);
     SBIT__TRY(sbit__int_product_inputs(lower, build, &product, &tail, error));
-    sbit__lower_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.op_type = "QConv";
-    desc.inputs = build->inputs;
-    desc.input_count = build->input_count;
-    desc.outputs = &pixels;
-    desc.output_count = 1;
-    desc.attrs = build->attrs;
-    desc.attr_count = build->attr_count;
-    desc.nodes = &node->id;
-    desc.node_count = 1;
-    desc.at = node->id;
-    SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
+    SBIT__TRY(sbit__int_insert(lower, build, "QConv", node->id, pixels, error));
     build = sbit__int_begin(lower);
     sbit__int_product_nodes(lower, node, &product, &tail, build);
     build->inputs[build->input_count++] = pixels;
@@ -926,7 +934,6 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
     }
     sbit_value_id pooled;
     sbit_type shape = *type;
-    sbit__lower_desc desc;
     shape.dtype = q.dtype;
     for (int32_t i = 0; i < shape.rank; i++) {
         shape.dims[i] = (axes >> i & 1u) != 0 ? sbit__dim(1) : shape.dims[i];
@@ -934,18 +941,7 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
     SBIT__TRY(sbit_graph_add_value(lower->graph, "pooled", &shape, &pooled, error));
     SBIT__TRY(sbit__int_put(lower, build, true, &x, error));
     SBIT__TRY(sbit__int_put(lower, build, false, &q, error));
-    memset(&desc, 0, sizeof desc);
-    desc.op_type = "QGlobalAveragePool";
-    desc.inputs = build->inputs;
-    desc.input_count = build->input_count;
-    desc.outputs = &pooled;
-    desc.output_count = 1;
-    desc.attrs = build->attrs;
-    desc.attr_count = build->attr_count;
-    desc.nodes = &node->id;
-    desc.node_count = 1;
-    desc.at = node->id;
-    SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
+    SBIT__TRY(sbit__int_insert(lower, build, "QGlobalAveragePool", node->id, pooled, error));
     build->inputs[0] = pooled;
     build->input_count = 1;
     build->attr_count = 0;

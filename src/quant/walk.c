@@ -241,18 +241,27 @@ static sbit_status sbit__walk_keep(sbit__walk_run *run, int64_t batch, sbit_erro
     return SBIT_OK;
 }
 
+/* Runs batch `b`, whose first sample is `first`; the caller says of which output `batch` tells. */
+static sbit_status sbit__walk_batch(sbit__walk_run *run, int64_t b, int64_t first,
+                                    sbit_walk_batch *batch, sbit_error *error)
+{
+    const sbit_walk *walk = run->walk;
+    memset(batch, 0, sizeof *batch);
+    SBIT__TRY(sbit__walk_set_inputs(run, b, first, error));
+    SBIT__TRY(sbit_session_run(run->session, error));
+    batch->index = b;
+    batch->samples = walk->whole ? walk->rows[b] : walk->samples[b];
+    batch->rows = walk->rows[b];
+    return SBIT_OK;
+}
+
 static sbit_status sbit__walk_batches(sbit__walk_run *run, sbit_error *error)
 {
     sbit_walk *walk = run->walk;
     int64_t first = 0;
     for (int64_t b = 0; b < walk->batches; b++) {
         sbit_walk_batch batch;
-        SBIT__TRY(sbit__walk_set_inputs(run, b, first, error));
-        SBIT__TRY(sbit_session_run(run->session, error));
-        batch.index = b;
-        batch.samples = walk->whole ? walk->rows[b] : walk->samples[b];
-        batch.rows = walk->rows[b];
-        batch.output = 0;
+        SBIT__TRY(sbit__walk_batch(run, b, first, &batch, error));
         batch.x = &sbit_session_output(run->session, run->wanted)->tensor;
         if (run->fn != NULL) {
             SBIT__TRY(run->fn(&batch, run->user, error));
@@ -372,11 +381,7 @@ static sbit_status sbit__walk_finish_batches(sbit__walk_run *run, const size_t *
     int64_t first = 0;
     for (int64_t b = 0; b < walk->batches; b++) {
         sbit_walk_batch batch;
-        SBIT__TRY(sbit__walk_set_inputs(run, b, first, error));
-        SBIT__TRY(sbit_session_run(run->session, error));
-        batch.index = b;
-        batch.samples = walk->whole ? walk->rows[b] : walk->samples[b];
-        batch.rows = walk->rows[b];
+        SBIT__TRY(sbit__walk_batch(run, b, first, &batch, error));
         for (size_t i = 0; i < count; i++) {
             const sbit_value *y = sbit_session_output(run->session, i);
             batch.output = number[i];

@@ -56,42 +56,27 @@ static sbit_status sbit__float8_backward(void *state, const sbit_quantizer_call 
     return SBIT_OK;
 }
 
+#define SBIT__FLOAT8_ROW(name, doc)                                                                \
+    {                                                                                              \
+        {name, doc, SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, NULL, 0},                         \
+            sbit__float8_state_bytes, NULL, NULL, NULL, sbit__float8_init, sbit__float8_forward,   \
+            sbit__float8_backward, NULL, NULL, NULL                                                \
+    }
+
+static const sbit_quantizer_row sbit__float8_rows[] = {
+    SBIT__FLOAT8_ROW("float8_e4m3fn", "8-bit floats, 3 bits of mantissa (opset 19)"),
+    SBIT__FLOAT8_ROW("float8_e5m2", "8-bit floats, 2 bits of mantissa (opset 19)"),
+};
+#undef SBIT__FLOAT8_ROW
+
 SBIT__FN const sbit_quantizer_row *sbit__quantizer_float8_e4m3fn(void)
 {
-    static const sbit_quantizer_row row = {
-        {"float8_e4m3fn", "8-bit floats, 3 bits of mantissa (opset 19)",
-         SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, NULL, 0},
-        sbit__float8_state_bytes,
-        NULL,
-        NULL,
-        NULL,
-        sbit__float8_init,
-        sbit__float8_forward,
-        sbit__float8_backward,
-        NULL,
-        NULL,
-        NULL,
-    };
-    return &row;
+    return &sbit__float8_rows[0];
 }
 
 SBIT__FN const sbit_quantizer_row *sbit__quantizer_float8_e5m2(void)
 {
-    static const sbit_quantizer_row row = {
-        {"float8_e5m2", "8-bit floats, 2 bits of mantissa (opset 19)",
-         SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, NULL, 0},
-        sbit__float8_state_bytes,
-        NULL,
-        NULL,
-        NULL,
-        sbit__float8_init,
-        sbit__float8_forward,
-        sbit__float8_backward,
-        NULL,
-        NULL,
-        NULL,
-    };
-    return &row;
+    return &sbit__float8_rows[1];
 }
 
 SBIT__FN sbit_dtype sbit__quantizer_float8(const sbit_quantizer_row *row, int32_t *largest)
