@@ -648,6 +648,67 @@ TEST(sessions_take_what_they_say)
     }
 }
 
+/* New shapes are planned by sbit_session_plan or else by run, before its first step; either way what
+ * is told is what is taken, and a run of shapes that the last one had takes nothing. */
+TEST(new_shapes_are_planned_once)
+{
+    static const int64_t batches[] = {2, 5, 5, 1, 7, 3};
+    static float x[7 * 3 * 8 * 8];
+    test_heap heap = {0, 0, 0, 0};
+    sbit_value_id in[2];
+    sbit_ctx_desc desc;
+    build b;
+    memset(&b, 0, sizeof b);
+    memset(&desc, 0, sizeof desc);
+    desc.allocator.alloc_fn = test_heap_alloc;
+    desc.allocator.realloc_fn = test_heap_realloc;
+    desc.allocator.free_fn = test_heap_free;
+    desc.allocator.user = &heap;
+    build_do(&b, sbit_ctx_create(&desc, &b.ctx, &b.error), "context");
+    build_do(&b, sbit_graph_create(b.ctx, 17, &b.graph, &b.error), "graph");
+    in[0] = build_input(&b, "x", SBIT_F32, "N,3,8,8");
+    in[1] = build_weights(&b, "w", "16,3,3,3", 1);
+    in[0] = build_unary(&b, "Relu", "relu", build_node(&b, "Conv", "conv", in, 2, NULL, 0));
+    in[0] = build_unary(&b, "Flatten", "flat", build_unary(&b, "GlobalAveragePool", "mean", in[0]));
+    build_output(&b, build_unary(&b, "Softmax", "softmax", in[0]));
+    fill(x, 7 * 3 * 8 * 8, 3);
+    for (int planned = 0; planned < 2; planned++) {
+        sbit_program *program = NULL;
+        sbit_session *session = NULL;
+        CHECK_OK(sbit_program_create(b.graph, NULL, &program, &b.error), b.error);
+        const int64_t before = heap.live_bytes;
+        heap.peak_bytes = before;
+        CHECK_OK(sbit_session_create_for(program, NULL, &session, &b.error), b.error);
+        for (int i = 0; i < 6; i++) {
+            sbit_session_memory told, after;
+            char dims[32];
+            snprintf(dims, sizeof dims, "%d,3,8,8", (int)batches[i]);
+            set_floats(session, "x", dims, x);
+            CHECK(i == 0 || sbit_session_output(session, 0) != NULL); /* of the run before */
+            const int64_t set = heap.count;
+            if (planned == 1) {
+                CHECK_OK(sbit_session_plan(session, &b.error), b.error);
+            } else {
+                CHECK_OK(sbit_session_run(session, &b.error), b.error);
+            }
+            CHECK_EQ_I64(heap.count == set, i == 2); /* the shapes of before */
+            const int64_t count = heap.count;
+            sbit_session_memory_of(session, &told);
+            CHECK_OK(sbit_session_run(session, &b.error), b.error);
+            CHECK_OK(sbit_session_run(session, &b.error), b.error);
+            CHECK_EQ_I64(heap.count, count);
+            CHECK_EQ_I64(sbit_session_output(session, 0)->tensor.dims[0], batches[i]);
+            sbit_session_memory_of(session, &after);
+            CHECK(memcmp(&told, &after, sizeof told) == 0);
+            CHECK_EQ_I64(told.total_bytes, heap.peak_bytes - before);
+        }
+        sbit_session_destroy(session);
+        CHECK_EQ_I64(heap.live_bytes, before);
+        sbit_program_destroy(program);
+    }
+    build_end(&b);
+}
+
 /* 20,000 operators on a constant, which a Conv packs at last: a list, not recursion; all floats in
  * between are freed. */
 TEST(long_chains_of_constants_are_no_recursion)
@@ -1015,6 +1076,118 @@ TEST(float_chains_run_with_channels_last)
     CHECK_STR(rows, "Pad0 Conv0 Relu0 MaxPool0 GlobalAveragePool0");
     check_floats(exact, plain, 20, 4e-6);
     check_floats(fast, plain, 20, 2e-5);
+}
+
+/* x [N,16,H,W] of `declared` shape - Conv 3 x 3: what it was lowered to. */
+static sbit_session *square_session(build *b, const char *declared, const sbit_value_shape *shape)
+{
+    static const int64_t pads[4] = {1, 1, 1, 1};
+    const sbit_attr attr = build_ints("pads", pads, 4);
+    sbit_session_desc desc;
+    sbit_value_shape own;
+    sbit_value_id in[2];
+    build_begin(b, 17);
+    in[0] = build_input(b, "x", SBIT_F32, declared);
+    in[1] = build_weights(b, "w", "20,16,3,3", 1);
+    memset(&desc, 0, sizeof desc);
+    if (shape != NULL) {
+        own = *shape;
+        own.id = in[0];
+        desc.shapes = &own;
+        desc.shape_count = 1;
+    }
+    build_output(b, build_node(b, "Conv", "conv", in, 2, &attr, 1));
+    return session_of(b, &desc);
+}
+
+static int64_t square_winograd(const sbit_session *session)
+{
+    sbit_node_profile node;
+    CHECK_EQ_I64(sbit_session_profile(session, &node, 1), 1);
+    return sbit_node_int(node.lowered, "winograd", 0);
+}
+
+static void square_run(sbit_session *session, const char *dims, const float *x, float *y)
+{
+    sbit_error error;
+    set_floats(session, "x", dims, x);
+    CHECK_OK(sbit_session_run(session, &error), error);
+    const sbit_value *out = sbit_session_output(session, 0);
+    if (CHECK(out != NULL)) {
+        memcpy(y, out->tensor.data, sbit_tensor_bytes(&out->tensor));
+    }
+}
+
+TEST(expected_shapes_choose_as_fixed_ones_do)
+{
+    static const char *const open_dims = "N,16,H,W", *const large = "2,16,9,10";
+    static const sbit_value_shape small = {{0}, 4, {1, 16, 4, 4}};
+    static const char *const dims[] = {"1,16,4,4", "N,16,H,W"};
+    static float x[2 * 16 * 9 * 10], y[2][20 * 4 * 4], z[2][2 * 20 * 9 * 10];
+    sbit_session_memory told[2];
+    build b[2], c;
+    fill(x, 2 * 16 * 9 * 10, 3);
+    for (int i = 0; i < 2; i++) {
+        sbit_session *session = square_session(&b[i], dims[i], i == 0 ? NULL : &small);
+        if (session != NULL) {
+            CHECK_EQ_I64(square_winograd(session), 2);
+            CHECK_OK(sbit_session_plan(session, &b[i].error), b[i].error); /* nothing is set */
+            sbit_session_memory_of(session, &told[i]);
+            const size_t unfed = told[i].total_bytes;
+            square_run(session, dims[0], x, y[i]);
+            sbit_session_memory_of(session, &told[i]);
+            CHECK_EQ_I64(told[i].total_bytes, unfed);
+        }
+        if (session != NULL && i == 1) { /* others run, too */
+            square_run(session, large, x, z[0]);
+        }
+        sbit_session_destroy(session);
+        build_end(&b[i]);
+    }
+    CHECK(memcmp(y[0], y[1], sizeof y[0]) == 0);
+    CHECK_EQ_I64(told[0].activation_bytes, told[1].activation_bytes);
+    CHECK_EQ_I64(told[0].packed_bytes, told[1].packed_bytes);
+    sbit_session *session = square_session(&c, open_dims, NULL);
+    if (session != NULL) {
+        CHECK_EQ_I64(square_winograd(session), 4);
+        CHECK_STATUS(sbit_session_plan(session, &c.error), SBIT_ERR_STATE, c.error);
+        square_run(session, large, x, z[1]);
+        check_floats(z[0], z[1], 2 * 20 * 9 * 10, 2e-5);
+    }
+    sbit_session_destroy(session);
+    build_end(&c);
+}
+
+TEST(expected_shapes_are_checked)
+{
+    static const struct {
+        sbit_value_shape shape;
+        sbit_status status;
+        const char *says;
+    } cases[] = {{{{0}, 4, {1, 8, 4, 4}}, SBIT_ERR_SHAPE, "'x'"},
+                 {{{0}, 3, {1, 16, 4}}, SBIT_ERR_SHAPE, "'x'"},
+                 {{{0}, 4, {1, 16, -1, 4}}, SBIT_ERR_INVALID_ARGUMENT, "shape 0"},
+                 {{{2}, 4, {1, 16, 4, 4}}, SBIT_ERR_INVALID_ARGUMENT, "shape 0"},
+                 {{{99}, 4, {1, 16, 4, 4}}, SBIT_ERR_INVALID_ARGUMENT, "shape 0"}};
+    build b;
+    build_begin(&b, 17);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,16,H,W");
+    build_output(&b, build_unary(&b, "Relu", "relu", x));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sbit_session_desc desc;
+        sbit_session *session = NULL;
+        sbit_value_shape shape = cases[i].shape;
+        shape.id = shape.id.idx != 0 ? shape.id : x;
+        memset(&desc, 0, sizeof desc);
+        desc.shapes = &shape;
+        desc.shape_count = 1;
+        CHECK_STATUS(sbit_session_create(b.graph, &desc, &session, &b.error), cases[i].status,
+                     b.error);
+        CHECK_CONTAINS(b.error.message, cases[i].says);
+        CHECK(session == NULL);
+        sbit_session_destroy(session);
+    }
+    build_end(&b);
 }
 
 static sbit_status count_tap(const sbit_graph *graph, sbit_value_id id, const sbit_value *value,

@@ -56,6 +56,11 @@ typedef struct sbit_session_desc {
      * graph, else as zeros, if the declared shape is fixed; else it has to be set. */
     const sbit_session_state *states;
     size_t state_count;
+    /* Shapes that inputs with open dims are expected to have, whole ones: what depends on sizes is
+     * chosen for them (Winograd), and sbit_session_plan takes them where nothing is set yet. Inputs
+     * of other shapes run, too. */
+    const sbit_value_shape *shapes;
+    size_t shape_count;
     bool keep_values;      /* nothing shares memory, nothing is fused: see
                               sbit_session_value */
     bool disable_fusion;   /* no lowering: every operator by itself, as ONNX defines it */
@@ -68,8 +73,8 @@ typedef struct sbit_session_desc {
     size_t dynamic_bytes;  /* 0: no limit on the part of it that is found while running */
 } sbit_session_desc;
 
-/* Errors: UNSUPPORTED, naming every node that has no row (all at once), and those of infer and
- * prepare. desc may be NULL. Free with sbit_session_destroy before the graph. */
+/* Errors: UNSUPPORTED, naming every node that has no row (all at once), SHAPE, if desc.shapes do not
+ * fit the model, and those of infer and prepare. desc may be NULL. Free with sbit_session_destroy before the graph. */
 SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_session_desc *desc,
                                               sbit_session **out, sbit_error *error);
 SPARSEBIT_API void sbit_session_destroy(sbit_session *session); /* NULL is fine */
@@ -104,7 +109,7 @@ SPARSEBIT_API sbit_status sbit_session_set_input_at(sbit_session *session, size_
                                                     const sbit_tensor *tensor, sbit_error *error);
 
 /* Plans for the inputs set so far without running; sbit_session_run does it by itself. Inputs of a
- * fixed shape need not be set. */
+ * fixed or expected (desc.shapes) shape need not be set. */
 SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error);
 /* What the current plan takes. All zero before the first plan. */
 typedef struct sbit_session_memory {

@@ -287,6 +287,8 @@ SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type 
 /* Whether the memory of a value is the session's, so that it outlives the run. */
 SBIT__FN bool sbit__exec_owns(const sbit_session *session, uint32_t idx);
 
+/* What an input is declared as, in the shape that it is expected to have. */
+SBIT__FN sbit_type sbit__session_expected(const sbit_session *s, const sbit_value_info *input);
 /* The type that a value is fed with from now on. */
 SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
                                             const sbit_type *type, sbit_error *error);
@@ -315,6 +317,10 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error);
 /* >>program (program.c) */
 SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
                                         sbit_program **out, sbit_error *error);
+/* SHAPE, if the input is declared otherwise. */
+SBIT__FN sbit_status sbit__program_check_input(const sbit_graph *graph,
+                                               const sbit_value_info *info, const sbit_type *type,
+                                               sbit_error *error);
 /* What lowering says of a graph of the program; NULL: it was made while expanding operators. */
 SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
                                                     const sbit_graph *graph);

@@ -100,30 +100,6 @@ static sbit_status sbit__session_no_input(const sbit_session *s, const char *nam
                       name, inputs);
 }
 
-static sbit_status sbit__session_check_input(const sbit_session *s, const sbit_value_info *info,
-                                             const sbit_type *type, sbit_error *error)
-{
-    const sbit_type *declared = &info->type;
-    bool fits = type->kind == declared->kind &&
-                (declared->dtype == SBIT_UNDEFINED || type->dtype == SBIT_UNDEFINED ||
-                 type->dtype == declared->dtype);
-    if (fits && type->kind == SBIT_KIND_TENSOR && declared->rank >= 0) {
-        fits = type->rank == declared->rank;
-        for (int32_t i = 0; fits && i < type->rank; i++) {
-            fits = !sbit__dim_known(declared->dims[i]) ||
-                   declared->dims[i].value == type->dims[i].value;
-        }
-    }
-    if (!fits) {
-        char a[128], b[128];
-        sbit__type_describe(s->graph, type, a, sizeof a);
-        sbit__type_describe(s->graph, declared, b, sizeof b);
-        return sbit__fail(error, SBIT_ERR_SHAPE, info->name,
-                          "input '%s' is declared as %s and cannot be %s", info->name, b, a);
-    }
-    return SBIT_OK;
-}
-
 static sbit_status sbit__session_set(sbit_session *session, const sbit_value_info *info,
                                      const sbit_value *value, sbit_error *error)
 {
@@ -144,7 +120,7 @@ static sbit_status sbit__session_set(sbit_session *session, const sbit_value_inf
             "input '%s' is a map, sparse tensor or opaque value, which nothing runs on", name);
     }
     type = sbit__type_of_value(value, &info->type);
-    SBIT__TRY(sbit__session_check_input(session, info, &type, error));
+    SBIT__TRY(sbit__program_check_input(session->graph, info, &type, error));
     if (state != NULL) {
         return sbit__state_set(session, state, &value->tensor, error);
     }
@@ -216,8 +192,9 @@ static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static
     for (size_t i = 0; i < s->input_count; i++) {
         const sbit_value_info *info = sbit_graph_value(s->graph, s->inputs[i]);
         const sbit__exec_value *value = s->values[info->id.idx];
+        const sbit_type type = sbit__session_expected(s, info);
         if ((value != NULL && value->fed) || info->use_count == 0 ||
-            (or_static && sbit__type_static(&info->type))) {
+            (or_static && sbit__type_static(&type))) {
             continue;
         }
         sbit__session_name(info->name, text, sizeof text, &used, count++);

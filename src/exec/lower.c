@@ -107,6 +107,12 @@ SBIT__FN const sbit_type *sbit__lower_type(const sbit__lowering *lower, sbit_val
                                                       : &sbit_graph_value(lower->graph, id)->type;
 }
 
+SBIT__FN const sbit_type *sbit__lower_expected(const sbit__lowering *lower, sbit_value_id id)
+{
+    return id.idx < lower->expected.limit ? sbit__facts_type(&lower->expected, id)
+                                          : sbit__lower_type(lower, id);
+}
+
 SBIT__FN const sbit_tensor *sbit__lower_constant(const sbit__lowering *lower, sbit_value_id id)
 {
     const sbit_graph *graph = lower->graph;
@@ -350,9 +356,27 @@ static sbit_status sbit__lower_run(sbit__lowering *lower, bool integers, sbit_er
     return SBIT_OK;
 }
 
+static sbit_status sbit__lower_work(sbit__lowering *lower, const sbit_session_desc *desc,
+                                    sbit_error *error)
+{
+    if (desc->shape_count > 0) {
+        SBIT__TRY(sbit__facts_init_for(&lower->expected, lower->graph, desc->shapes,
+                                       desc->shape_count, error));
+    }
+    lower->work = sbit__alloc(&lower->ctx->allocator, SBIT__LOWER_WORK_BYTES);
+    const sbit_status status = lower->work != NULL
+                                   ? sbit__lower_run(lower, !desc->disable_integers, error)
+                                   : sbit__fail_oom(error, SBIT__LOWER_WORK_BYTES);
+    sbit__free(&lower->ctx->allocator, lower->work, SBIT__LOWER_WORK_BYTES);
+    if (desc->shape_count > 0) {
+        sbit__facts_deinit(&lower->expected);
+    }
+    return status;
+}
+
 SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint32_t kept_limit,
-                                       bool integers, bool exact, sbit__lowered *result, sbit__arena *arena,
-                                       sbit_error *error)
+                                       const sbit_session_desc *desc, sbit__lowered *result,
+                                       sbit__arena *arena, sbit_error *error)
 {
     sbit__lowering lower;
     sbit_status status = SBIT_OK;
@@ -361,17 +385,14 @@ SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint
     lower.graph = graph;
     lower.kept = kept;
     lower.kept_limit = kept_limit;
-    lower.exact = exact;
+    lower.exact = desc->exact;
     lower.result = result;
     lower.arena = arena;
     status = sbit__facts_init(&lower.facts, graph, NULL);
     if (status != SBIT_OK) {
         return status == SBIT_ERR_OUT_OF_MEMORY ? sbit__fail_oom(error, 0) : SBIT_OK;
     }
-    lower.work = sbit__alloc(&lower.ctx->allocator, SBIT__LOWER_WORK_BYTES);
-    status = lower.work != NULL ? sbit__lower_run(&lower, integers, error)
-                                : sbit__fail_oom(error, SBIT__LOWER_WORK_BYTES);
-    sbit__free(&lower.ctx->allocator, lower.work, SBIT__LOWER_WORK_BYTES);
+    status = sbit__lower_work(&lower, desc, error);
     sbit__facts_deinit(&lower.facts);
     return status;
 }

@@ -548,7 +548,7 @@ static int64_t sbit__layout_winograd(const sbit__lowering *lower, const sbit_nod
             }
         }
     }
-    const sbit_type *y = sbit__lower_type(lower, node->outputs[0]);
+    const sbit_type *y = sbit__lower_expected(lower, node->outputs[0]);
     const int64_t channels = w->dims[0].value * w->dims[1].value;
     for (int64_t m = 4; m >= 2; m -= 2) {
         const int64_t bytes = (m + 2) * (m + 2) * channels * (int64_t)sizeof(float);

@@ -18,6 +18,7 @@
 #define SBIT_LOWER_PRIVATE_H
 
 #include "../infer/infer_private.h"
+#include "exec_api.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -52,6 +53,7 @@ typedef struct sbit__lowering {
     const bool *kept;  /* by value: somebody outside looks at it; NULL: none */
     uint32_t kept_limit;
     sbit__facts facts;
+    sbit__facts expected; /* for desc.shapes; empty, if there are none */
     sbit__lowered *result;
     sbit__arena *arena; /* as long as the program */
     void *work;         /* SBIT__LOWER_WORK_BYTES for whoever puts a node together */
@@ -76,6 +78,8 @@ SBIT__LOWER_PHASES(SBIT__LOWER_DECLARE)
 SBIT__FN bool sbit__lower_is(const sbit__lowering *lower, const sbit_node *node,
                              const char *op_type);
 SBIT__FN const sbit_type *sbit__lower_type(const sbit__lowering *lower, sbit_value_id id);
+/* The same for the shapes that inputs are expected to have: decides what is fast, not what is right. */
+SBIT__FN const sbit_type *sbit__lower_expected(const sbit__lowering *lower, sbit_value_id id);
 /* The data of a value that nobody can change; NULL if there is none. */
 SBIT__FN const sbit_tensor *sbit__lower_constant(const sbit__lowering *lower, sbit_value_id id);
 /* A float32 constant of one element. */
@@ -124,12 +128,11 @@ SBIT__FN sbit_status sbit__lower_insert(sbit__lowering *lower, const sbit__lower
 SBIT__FN sbit_status sbit__lower_reason(sbit__lowering *lower, sbit_node_id node,
                                         const char *reason, sbit_error *error);
 
-/* >>driver. Runs all phases over `graph`, a graph of the program; `integers`: those that make
- * integer operators, too. A graph whose types cannot be inferred is left as it is: planning says
- * what is wrong with it. */
+/* >>driver. Runs all phases over `graph`, a graph of the program. A graph whose types cannot be
+ * inferred is left as it is: planning says what is wrong with it. */
 SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint32_t kept_limit,
-                                       bool integers, bool exact, sbit__lowered *result, sbit__arena *arena,
-                                       sbit_error *error);
+                                       const sbit_session_desc *desc, sbit__lowered *result,
+                                       sbit__arena *arena, sbit_error *error);
 /* Replaces operators that are defined by others (row->expand), which may be such, too: first the
  * types that expand() looks at are inferred, if there is such an operator anywhere. */
 SBIT__FN sbit_status sbit__lower_expand_types(sbit_graph *root, sbit_error *error);

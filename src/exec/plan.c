@@ -238,7 +238,7 @@ static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
         }
         const sbit_value_info *info = sbit_graph_value(session->graph, id);
         value->type = value->fed                ? *value->fed_type
-                      : info->producer.idx == 0 ? info->type
+                      : info->producer.idx == 0 ? sbit__session_expected(session, info)
                                                 : sbit__type_unknown();
         value->place = value->fed ? SBIT__PLACE_INPUT : SBIT__PLACE_NONE;
         value->root = value;

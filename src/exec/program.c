@@ -47,6 +47,31 @@ static sbit_status sbit__program_check_desc(const sbit_graph *graph, const sbit_
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__program_check_input(const sbit_graph *graph,
+                                               const sbit_value_info *info, const sbit_type *type,
+                                               sbit_error *error)
+{
+    const sbit_type *declared = &info->type;
+    bool fits = type->kind == declared->kind &&
+                (declared->dtype == SBIT_UNDEFINED || type->dtype == SBIT_UNDEFINED ||
+                 type->dtype == declared->dtype);
+    if (fits && type->kind == SBIT_KIND_TENSOR && declared->rank >= 0) {
+        fits = type->rank == declared->rank;
+        for (int32_t i = 0; fits && i < type->rank; i++) {
+            fits = !sbit__dim_known(declared->dims[i]) ||
+                   declared->dims[i].value == type->dims[i].value;
+        }
+    }
+    if (!fits) {
+        char a[128], b[128];
+        sbit__type_describe(graph, type, a, sizeof a);
+        sbit__type_describe(graph, declared, b, sizeof b);
+        return sbit__fail(error, SBIT_ERR_SHAPE, info->name,
+                          "input '%s' is declared as %s and cannot be %s", info->name, b, a);
+    }
+    return SBIT_OK;
+}
+
 /* A value that is fed is an input: whoever computes it gives that to nobody. */
 static sbit_status sbit__program_cut(sbit_graph *graph, sbit_value_id id, sbit_error *error)
 {
@@ -131,6 +156,31 @@ static sbit_status sbit__program_shape(sbit_program *program, const sbit_session
     return sbit__program_drop(program, error);
 }
 
+/* Expected shapes are those of inputs, and inputs may have them. */
+static sbit_status sbit__program_check_shapes(const sbit_graph *graph,
+                                              const sbit_session_desc *desc, sbit_error *error)
+{
+    for (size_t i = 0; i < desc->shape_count; i++) {
+        const sbit_value_shape *shape = &desc->shapes[i];
+        const sbit_value_info *info = NULL;
+        bool valid = sbit__program_is_live(graph, shape->id) && shape->rank >= 0 &&
+                     shape->rank <= SBIT_MAX_RANK;
+        for (int32_t d = 0; valid && d < shape->rank; d++) {
+            valid = shape->dims[d] >= 0;
+        }
+        info = valid ? sbit_graph_value(graph, shape->id) : NULL;
+        if (info == NULL || !info->is_input || info->type.kind != SBIT_KIND_TENSOR) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                              "shape %lu of the session is no shape of an input",
+                              (unsigned long)i);
+        }
+        sbit_type type = info->type;
+        sbit__shape_apply(desc->shapes, desc->shape_count, info->id, &type);
+        SBIT__TRY(sbit__program_check_input(graph, info, &type, error));
+    }
+    return SBIT_OK;
+}
+
 /* >>making */
 
 static sbit_status sbit__program_lower(sbit_program *program, const sbit_session_desc *desc,
@@ -147,8 +197,8 @@ static sbit_status sbit__program_lower(sbit_program *program, const sbit_session
         }
         if (lower && (root || !(desc->tap_bodies && tapped))) {
             SBIT__TRY(sbit__lower_graph(graph, root ? program->kept : NULL,
-                                        root ? program->kept_limit : 0, !desc->disable_integers,
-                                        desc->exact, result, &program->arena, error));
+                                        root ? program->kept_limit : 0, desc, result,
+                                        &program->arena, error));
         }
         SBIT__TRY(sbit__lower_finish(graph, result, &program->arena, error));
     }
@@ -171,6 +221,7 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
     }
     SBIT__TRY(sbit__graph_clone_borrowing(source, &program->graph, error));
     SBIT__TRY(sbit__program_shape(program, desc, error));
+    SBIT__TRY(sbit__program_check_shapes(program->graph, &program->desc, error));
     SBIT__TRY(sbit__lower_expand_types(program->graph, error));
     for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
          graph = graph->next_graph) {
@@ -180,7 +231,7 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
         }
     }
     SBIT__TRY(sbit__unsupported_fail(program->graph, error));
-    SBIT__TRY(sbit__program_lower(program, desc, error));
+    SBIT__TRY(sbit__program_lower(program, &program->desc, error));
     program->made = (sbit__made *)sbit__arena_array(
         &program->arena, program->graph->family->graph_count, sizeof(sbit__made));
     return program->made != NULL ? SBIT_OK : sbit__fail_oom(error, sizeof(sbit__made));
@@ -207,6 +258,7 @@ static sbit_status sbit__program_keep_desc(sbit_program *program, const sbit_ses
                                            sbit_error *error)
 {
     const void *taps = desc->taps, *inputs = desc->inputs, *states = desc->states;
+    const void *shapes = desc->shapes;
     program->desc = *desc;
     program->desc.outputs = NULL; /* they are the clone's */
     program->desc.output_count = 0;
@@ -216,9 +268,13 @@ static sbit_status sbit__program_keep_desc(sbit_program *program, const sbit_ses
                                  &inputs, error));
     SBIT__TRY(sbit__program_copy(program, desc->states, desc->state_count, sizeof *desc->states,
                                  &states, error));
+    SBIT__TRY(sbit__program_copy(program, desc->shapes, desc->shape_count, sizeof *desc->shapes,
+                                 &shapes, error));
     program->desc.taps = (const sbit_value_id *)taps;
     program->desc.inputs = (const sbit_value_id *)inputs;
     program->desc.states = (const sbit_session_state *)states;
+    program->desc.shapes = (const sbit_value_shape *)shapes;
+    program->desc.shape_count = shapes != NULL ? desc->shape_count : 0;
     program->all_inputs = desc->outputs == NULL && desc->inputs == NULL;
     return SBIT_OK;
 }

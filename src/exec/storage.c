@@ -437,6 +437,15 @@ SBIT__FN void sbit__tensor_of_type(const sbit_type *type, sbit_tensor *out)
     }
 }
 
+SBIT__FN sbit_type sbit__session_expected(const sbit_session *s, const sbit_value_info *input)
+{
+    sbit_type type = input->type;
+    if (s->parent == NULL) {
+        sbit__shape_apply(s->program->desc.shapes, s->program->desc.shape_count, input->id, &type);
+    }
+    return type;
+}
+
 SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
                                             const sbit_type *type, sbit_error *error)
 {

@@ -45,12 +45,27 @@ static sbit_status sbit__facts_forget_loose(sbit__infer *state, sbit_error *erro
     return SBIT_OK;
 }
 
-static sbit_status sbit__facts_run(sbit__facts *facts, const sbit_graph *graph, sbit__infer **out,
+SBIT__FN void sbit__shape_apply(const sbit_value_shape *shapes, size_t count, sbit_value_id id,
+                                sbit_type *type)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (shapes[i].id.idx == id.idx) {
+            type->rank = shapes[i].rank;
+            for (int32_t d = 0; d < type->rank; d++) {
+                type->dims[d] = sbit__dim(shapes[i].dims[d]);
+            }
+        }
+    }
+}
+
+static sbit_status sbit__facts_run(sbit__facts *facts, const sbit_graph *graph,
+                                   const sbit_value_shape *shapes, size_t count, sbit__infer **out,
                                    sbit_error *error)
 {
     sbit__infer *outer = NULL, *state = NULL;
     if (sbit_graph_parent(graph) != NULL) {
-        SBIT__TRY(sbit__facts_run(facts, sbit_graph_parent(graph), &outer, error));
+        SBIT__TRY(
+            sbit__facts_run(facts, sbit_graph_parent(graph), shapes, count, &outer, error));
     }
     state = (sbit__infer *)sbit__arena_alloc(&facts->arena, sizeof *state);
     if (state == NULL) {
@@ -59,25 +74,35 @@ static sbit_status sbit__facts_run(sbit__facts *facts, const sbit_graph *graph, 
     SBIT__TRY(sbit__infer_init(state, graph, outer, &facts->arena, error));
     if (outer == NULL) {
         SBIT__TRY(sbit__facts_forget_loose(state, error));
+        for (size_t i = 0; i < count; i++) {
+            sbit__shape_apply(shapes, count, shapes[i].id, state->types[shapes[i].id.idx]);
+        }
     }
     SBIT__TRY(sbit__infer_run(state, error));
     *out = state;
     return SBIT_OK;
 }
 
-SBIT__FN sbit_status sbit__facts_init(sbit__facts *facts, const sbit_graph *graph,
-                                      sbit_error *error)
+SBIT__FN sbit_status sbit__facts_init_for(sbit__facts *facts, const sbit_graph *graph,
+                                          const sbit_value_shape *shapes, size_t count,
+                                          sbit_error *error)
 {
     sbit_status status = SBIT_OK;
     memset(facts, 0, sizeof *facts);
     sbit__arena_init(&facts->arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
     facts->unknown = sbit__type_unknown();
     facts->limit = sbit_graph_value_limit(graph);
-    status = sbit__facts_run(facts, graph, &facts->state, error);
+    status = sbit__facts_run(facts, graph, shapes, count, &facts->state, error);
     if (status != SBIT_OK) {
         sbit__facts_deinit(facts);
     }
     return status;
+}
+
+SBIT__FN sbit_status sbit__facts_init(sbit__facts *facts, const sbit_graph *graph,
+                                      sbit_error *error)
+{
+    return sbit__facts_init_for(facts, graph, NULL, 0, error);
 }
 
 SBIT__FN void sbit__facts_deinit(sbit__facts *facts)

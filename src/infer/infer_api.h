@@ -17,6 +17,13 @@ extern "C" {
  * Operators without a row leave their outputs as declared. Errors name the node and both shapes. */
 SPARSEBIT_API sbit_status sbit_infer(sbit_graph *graph, sbit_error *error);
 
+/* What a caller knows of an open shape. */
+typedef struct sbit_value_shape {
+    sbit_value_id id;
+    int32_t rank;
+    int64_t dims[SBIT_MAX_RANK];
+} sbit_value_shape;
+
 /* Everything about a model that this build cannot execute: calls `found` once per node without a
  * row, without run(), or with an element type the row does not list; returns how many. */
 typedef struct sbit_unsupported {

@@ -79,6 +79,13 @@ typedef struct sbit__facts {
 
 SBIT__FN sbit_status sbit__facts_init(sbit__facts *facts, const sbit_graph *graph,
                                       sbit_error *error);
+/* The same for inputs of the root with these shapes. */
+SBIT__FN sbit_status sbit__facts_init_for(sbit__facts *facts, const sbit_graph *graph,
+                                          const sbit_value_shape *shapes, size_t count,
+                                          sbit_error *error);
+/* The shape that the list has for the value, if it has one. */
+SBIT__FN void sbit__shape_apply(const sbit_value_shape *shapes, size_t count, sbit_value_id id,
+                                sbit_type *type);
 SBIT__FN void sbit__facts_deinit(sbit__facts *facts);
 SBIT__FN const sbit_type *sbit__facts_type(const sbit__facts *facts, sbit_value_id id);
 /* Elements of a small integer tensor, some of them symbols; NULL: not followed. */
