@@ -12,20 +12,12 @@ common="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wundef
 common="$common -Wdouble-promotion -Wvla -Werror -ffp-contract=off -O0 -I.."
 c_only="-Wstrict-prototypes -Wmissing-prototypes -Wc++-compat"
 
-# start NAME COMMAND: runs a case beside others; its result is a file.
+# start NAME COMMAND: a case; all run beside each other when the last is known, in this order.
 start() {
     started=$((started + 1))
-    (
-        out=$dir/$(printf %03d $started)
-        if sh -c "$2" >"$out.log" 2>&1; then
-            : >"$out.passed"
-        else
-            { echo "FAIL $1"; head -n 8 "$out.log"; echo "command: $2"; } >"$out.failed"
-        fi
-    ) &
-    if [ $((started % jobs)) = 0 ]; then
-        wait
-    fi
+    number=$dir/$(printf %03d $started)
+    printf '%s\n' "$1" >"$number.name"
+    printf '%s\n' "$2" >"$number.command"
 }
 
 # file NAME LINE...: writes a source file.
@@ -179,6 +171,13 @@ windows() { # CC CXX
         $(find ../tools -name build -prune -o -name '*.c' ! -name amalgamate.c -print | sort | tr '\n' ' ')"
 }
 
+# the longest first
+if command -v arm-none-eabi-gcc >/dev/null; then
+    start "arm-none-eabi" "arm-none-eabi-gcc -mcpu=cortex-m4 -std=c99 $common $c_only \
+        -Wno-conversion -O2 -Wframe-larger-than=2048 -c -o $dir/arm.o $dir/impl.c"
+else
+    skip 'no arm-none-eabi-gcc' optional
+fi
 matrix gcc g++
 if command -v clang >/dev/null; then
     matrix clang clang++
@@ -189,12 +188,6 @@ if command -v x86_64-w64-mingw32-gcc >/dev/null && command -v x86_64-w64-mingw32
     windows x86_64-w64-mingw32-gcc x86_64-w64-mingw32-g++
 else
     skip 'no mingw-w64 (gcc-mingw-w64-x86-64, g++-mingw-w64-x86-64)'
-fi
-if command -v arm-none-eabi-gcc >/dev/null; then
-    start "arm-none-eabi" "arm-none-eabi-gcc -mcpu=cortex-m4 -std=c99 $common $c_only \
-        -Wno-conversion -O2 -Wframe-larger-than=2048 -c -o $dir/arm.o $dir/impl.c"
-else
-    skip 'no arm-none-eabi-gcc' optional
 fi
 if echo '#include <stdlib.h>' | gcc -m32 -xc -fsyntax-only - 2>/dev/null; then
     start "gcc 32 bit" "gcc -m32 -std=c99 $common $c_only -fsyntax-only $dir/impl.c"
@@ -215,7 +208,10 @@ if [ -f ../README.md ]; then
         fi
     done
 fi
-wait
+printf '%s\n' "$dir"/*.command | sed 's/[.]command$//' | xargs -P "$jobs" -I{} sh -c \
+    'if sh {}.command >{}.log 2>&1; then : >{}.passed; else
+         { echo "FAIL $(cat {}.name)"; head -n 8 {}.log; echo "command: $(cat {}.command)"; } >{}.failed
+     fi'
 
 cat "$dir"/*.failed 2>/dev/null
 passed=$(find "$dir" -name '*.passed' | wc -l)

@@ -10,7 +10,7 @@ if ! "$python" -c 'import numpy, onnx, onnxruntime'; then
     exec ./run.sh --skip 'interop: no Python with onnx, onnxruntime and numpy'
 fi
 export SPARSEBIT_CLI="${SPARSEBIT_CLI:-$PWD/build/sparsebit}"
-set -- "${MAKE:-make} -s build/sparsebit"
+set -- "${MAKE:-make} -s build/sparsebit build/test_conformance" -j "$(nproc 2>/dev/null || echo 1)"
 for script in interop/[!_]*.py; do
     if [ -f "$script" ]; then
         set -- "$@" "$python $script"

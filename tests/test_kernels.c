@@ -1220,10 +1220,11 @@ TEST(conv_driver_with_channels_last)
 
 static void check_conv_random(void)
 {
+    const int64_t turns = getenv("SBIT_TEST_QUICK") != NULL ? 80 : 250;
     EACH_ISA(isa, kernels)
     {
         random_state = 12345;
-        for (int64_t turn = 0; turn < 250; turn++) {
+        for (int64_t turn = 0; turn < turns; turn++) {
             sbit__conv_shape s;
             memset(&s, 0, sizeof s);
             s.batch = 1 + random_below(4);

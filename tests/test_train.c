@@ -417,7 +417,7 @@ TEST(an_epoch_lowers_the_loss)
     cifar c;
     float *weights[2] = {NULL, NULL};
     const bool quick = getenv("SBIT_TEST_QUICK") != NULL;
-    const int64_t count = quick ? 5 * 32 + 5 : 40 * 64 + 5;
+    const int64_t count = quick ? 5 * 32 + 5 : 20 * 64 + 5;
     memset(&h, 0, sizeof h);
     h.name = "resnet20";
     if (!cifar_load(&c, "train-20k.bin", 1000, count)) {
@@ -553,7 +553,7 @@ TEST(lsq_trains_scales_and_weights)
     sbit_error error;
     loop_seen seen;
     const bool quick = getenv("SBIT_TEST_QUICK") != NULL;
-    const int64_t count = quick ? 128 : 3200;
+    const int64_t count = quick ? 128 : 1600;
     memset(&h, 0, sizeof h);
     h.name = "resnet20";
     h.ctx = train_ctx();
