@@ -1279,7 +1279,7 @@ TEST(cli_train)
                  0);
     CHECK_EQ_I64(system("cmp -s " TMP "t5.onnx " TMP "t6.onnx"), 0);
     /* Ctrl-C after the first epoch, and on from there: the same file */
-    const char *more = "--epochs 40 --schedule constant --ema 0.9 --mixup 0.3";
+    const char *more = "--epochs 40 --schedule constant --ema 0.9 --mixup 0.3 --seed 2";
     CHECK_EQ_I64(
         RUN("train %st.onnx --data %s --val %s %s -o %st7.onnx", TMP, data, data, more, TMP), 0);
     char stopped[4000];

@@ -78,17 +78,22 @@ SBIT__FN void sbit__pack_panel(int64_t count, int64_t tile, int64_t k, const flo
             }
         }
     } else {
-        for (int64_t i = 0; i < count; i++) {
+        int64_t i = 0;
+        for (; i + 4 <= count; i += 4) { /* what lies together is written together */
+            const float *a = source + i * stride_i, *b = a + stride_i, *c = b + stride_i;
+            const float *d = c + stride_i;
+            float *to = panel + i;
+            for (int64_t p = 0; p < k; p++, to += tile) {
+                to[0] = alpha * a[p * stride_k];
+                to[1] = alpha * b[p * stride_k];
+                to[2] = alpha * c[p * stride_k];
+                to[3] = alpha * d[p * stride_k];
+            }
+        }
+        for (; i < count; i++) {
             const float *from = source + i * stride_i;
             float *to = panel + i;
-            int64_t p = 0;
-            for (; p + 4 <= k && stride_k == 1; p += 4, to += 4 * tile, from += 4) {
-                to[0] = alpha * from[0];
-                to[tile] = alpha * from[1];
-                to[2 * tile] = alpha * from[2];
-                to[3 * tile] = alpha * from[3];
-            }
-            for (; p < k; p++, to += tile, from += stride_k) {
+            for (int64_t p = 0; p < k; p++, to += tile, from += stride_k) {
                 *to = alpha * *from;
             }
         }

@@ -56,7 +56,7 @@ static const cli_option cli_options[] = {
     {"--shuffle", NULL, NULL, CLI_FLAG, CLI_AT(shuffle), 0, 0, NULL,
      "take samples in random order (for calibration: at random instead of the first ones)"},
     {"--seed", NULL, "K", CLI_INT, CLI_AT(seed), 0, CLI_BIG, NULL,
-     "seed of --shuffle (default: 0)"},
+     "seed of --shuffle, and of train's order and augmentation (default: 0)"},
     {"--config", "-c", "YAML", CLI_TEXT, CLI_AT(config), 0, 0, NULL,
      "configuration of quantize or prune (Sparsebit's format); flags win over it"},
     {"--target", NULL, "PROFILE", CLI_TEXT, CLI_AT(target), 0, 0, NULL,
@@ -461,7 +461,8 @@ static int cli_check_required(const cli_command *command, const cli_args *args)
 static int cli_check_together(const cli_command *command, const cli_args *args)
 {
     for (size_t i = 0; i < CLI_COUNT_OF(cli_options); i++) {
-        if (args->given[i] && strcmp(cli_options[i].name, "--seed") == 0 && !args->shuffle) {
+        if (args->given[i] && strcmp(cli_options[i].name, "--seed") == 0 && !args->shuffle &&
+            strcmp(command->name, "train") != 0) { /* which shuffles always */
             return cli_fail_usage(command->name, "--seed is for --shuffle, which is not given");
         }
     }

@@ -201,9 +201,6 @@ static int cli_train_trainer(cli_training *t)
     if (error.status == SBIT_OK && args->keep_zeros) {
         error.status = cli_train_mask(t, &error);
     }
-    if (error.status == SBIT_OK && args->resume != NULL) {
-        error.status = sbit_trainer_load(t->trainer, args->resume, &error);
-    }
     for (size_t i = 0; error.status == SBIT_OK && i < args->freeze.count; i++) {
         if (sbit_trainer_freeze(t->trainer, args->freeze.items[i], true) == 0) {
             return cli_fail("--freeze '%s' matches no weight", args->freeze.items[i]);
@@ -440,6 +437,13 @@ static int cli_train_run(cli_training *t)
         code = code == CLI_OK ? cli_train_measure(t, graph, &t->before) : code;
         sbit_graph_destroy(graph);
         CLI_TRY(code);
+    }
+    if (args->resume != NULL) { /* "before" is the model's own */
+        sbit_error error;
+        memset(&error, 0, sizeof error);
+        if (sbit_trainer_load(t->trainer, args->resume, &error) != SBIT_OK) {
+            return cli_fail_library(&error, "cannot go on from '%s'", args->resume);
+        }
     }
     signal(SIGINT, cli_interrupt);
     const int code = cli_train_fit(t);
