@@ -1315,7 +1315,7 @@ TEST(cli_train)
     CHECK_EQ_I64(RUN("info %st9.onnx --json", TMP), 0);
     CHECK_CONTAINS(cli.out, "QuantizeLinear");
     CHECK_EQ_I64(RUN("train %st1.onnx -s %ss2.yaml --rewind --slim 0.0001 --smoothing 0.1 --clip 1 "
-                     "--micro 8 --freeze-statistics 10 --freeze fc.bias --patience 9 --data %s "
+                     "--micro 8 --checkpoint 3 --freeze-statistics 10 --freeze fc.bias --patience 9 --data %s "
                      "--val %s --batch 16 --epochs 4 -o %st10.onnx",
                      TMP, TMP, data, data, TMP),
                  0);

@@ -760,7 +760,7 @@ static void rare_attrs(grad_case *c, const char *text, char *names, int64_t *roo
     }
 }
 
-static void rare_check(const rare_case *r)
+static void rare_check_of(const char *domain, const rare_case *r)
 {
     char names[512];
     int64_t room[32];
@@ -776,8 +776,14 @@ static void rare_check(const rare_case *r)
         c.int_count = rare_ints(r->list, c.ints);
         c.ints_at = r->list_at;
     }
+    c.domain = domain;
     rare_attrs(&c, r->attrs, names, room);
     grad_check(&c);
+}
+
+static void rare_check(const rare_case *r)
+{
+    rare_check_of(NULL, r);
 }
 
 TEST(less_common_operators)
@@ -817,6 +823,21 @@ TEST(less_common_operators)
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         rare_check(&cases[i]);
+    }
+}
+
+TEST(operators_written_with_others)
+{
+    static const rare_case cases[] = {
+        {"BiasGelu", 17, {"2,3", "3"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"FastGelu", 17, {"2,3", "3"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"QuickGelu", 17, {"2,3"}, NULL, 0, "alpha=1.702", 0, 0, 0, 0, 0},
+        {"FusedMatMul", 17, {"2,3", "4,3"}, NULL, 0, "transB=1 alpha=0.5", 0, 0, 0, 0, 0},
+        {"FusedGemm", 17, {"2,3", "3,4", "4"}, NULL, 0, "activation='Tanh'", 0, 0, 0, 0, 0},
+        {"SkipLayerNormalization", 17, {"2,3,4", "2,3,4", "4", "4"}, NULL, 0, "", 0, 0, 0, 0, 0},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        rare_check_of("com.microsoft", &cases[i]);
     }
 }
 

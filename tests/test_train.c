@@ -256,6 +256,90 @@ static void network_check(const char *network)
     golden_h_close(&h);
 }
 
+/* desc.checkpoint: the same bits, in half of the memory; and what a trainer takes of the heap. */
+static void checkpoint_check(const char *network, int64_t every, int samples)
+{
+    test_heap heap = {0};
+    golden_h h;
+    cifar c;
+    sbit_graph *graph = NULL;
+    sbit_error error;
+    sbit_train_memory memory[2];
+    float *all = NULL;
+    if (!golden_h_open(&h, network)) {
+        golden_h_close(&h);
+        SBIT_TEST_SKIP("no golden data");
+    }
+    sbit_ctx_desc ctx_desc;
+    sbit_ctx *ctx = NULL, *plain = h.ctx;
+    memset(&ctx_desc, 0, sizeof ctx_desc);
+    ctx_desc.allocator.alloc_fn = test_heap_alloc;
+    ctx_desc.allocator.realloc_fn = test_heap_realloc;
+    ctx_desc.allocator.free_fn = test_heap_free;
+    ctx_desc.allocator.user = &heap;
+    ctx_desc.threads = 2;
+    CHECK(sbit_ctx_create(&ctx_desc, &ctx, &error) == SBIT_OK);
+    h.ctx = ctx;
+    sbit_simplify_desc simplify;
+    memset(&simplify, 0, sizeof simplify);
+    simplify.keep_batch_norm = true;
+    bool ok = train_load(&h, &graph) && CHECK(cifar_load(&c, "train-20k.bin", 0, samples));
+    ok = ok && CHECK(sbit_simplify(graph, &simplify, NULL, &error) == SBIT_OK);
+    const int64_t loaded = heap.live_bytes;
+    for (int i = 0; ok && i < 2; i++) {
+        sbit_train_desc desc;
+        sbit_train_report report;
+        sbit_trainer *t = NULL;
+        memset(&desc, 0, sizeof desc);
+        desc.learning_rate = 0.01f;
+        desc.optimizer_options = "MOMENTUM: 0.9";
+        desc.checkpoint = i == 0 ? 0 : every;
+        CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s", error.message);
+        heap.peak_bytes = heap.live_bytes;
+        ok = CHECK_MSG(sbit_trainer_step(t, &c.batch, &report, &error) == SBIT_OK, "%s",
+                       error.message);
+        memory[i] = sbit_trainer_memory(t);
+        const sbit_train_memory *m = &memory[i];
+        const double bound = 2.0 * (double)m->parameter_bytes + (double)m->optimizer_bytes +
+                             1.15 * (double)m->live_bytes;
+        CHECK_EQ_I64(m->optimizer_bytes, m->parameter_bytes);
+        CHECK(m->live_bytes > m->parameter_bytes && m->planned_bytes >= m->live_bytes);
+        CHECK_MSG((double)(heap.peak_bytes - loaded) <= bound, "%s: %.2f MB, at most %.2f",
+                  network, (double)(heap.peak_bytes - loaded) / 1e6, bound / 1e6);
+        all = all != NULL ? all : (float *)calloc(1, m->parameter_bytes);
+        for (size_t p = 0, at = 0; ok && p < sbit_trainer_parameter_count(t); p++) {
+            const sbit_train_parameter parameter = sbit_trainer_parameter(t, p);
+            const size_t bytes = sbit_tensor_bytes(&parameter.data);
+            if (i == 0) {
+                memcpy((char *)all + at, parameter.data.data, bytes);
+            }
+            CHECK_MSG(memcmp((char *)all + at, parameter.data.data, bytes) == 0, "%s: %s differs",
+                      network, parameter.name);
+            at += bytes;
+        }
+        sbit_trainer_destroy(t);
+    }
+    if (ok) {
+        const double whole = (double)(memory[0].live_bytes - memory[0].parameter_bytes);
+        const double part = (double)(memory[1].live_bytes - memory[1].parameter_bytes);
+        CHECK_MSG(part <= 0.5 * whole, "%s: %.2f MB of values with checkpoints, %.2f without",
+                  network, part / 1e6, whole / 1e6);
+        cifar_free(&c);
+    }
+    free(all);
+    sbit_graph_destroy(graph);
+    h.ctx = plain;
+    golden_h_close(&h);
+    sbit_ctx_destroy(ctx);
+    CHECK_EQ_I64(heap.live_bytes, 0);
+}
+
+TEST(values_are_computed_again_in_half_of_the_memory)
+{
+    checkpoint_check("resnet20", 9, 32);
+    checkpoint_check("vit_tiny", 20, 4);
+}
+
 TEST(gradients_resnet20)
 {
     network_check("resnet20");

@@ -109,8 +109,8 @@ static const cli_command cli_commands[] = {
      cli_prune},
     {"train", "MODEL", "train, finetune, train quantized",
      "--data --val --limit --epochs --batch --optimizer --lr --momentum --decay --schedule "
-     "--warmup "
-     "--flip --shift --cutout --mixup --smoothing --clip --ema --micro --patience --sparse --macs "
+     "--warmup --flip --shift --cutout --mixup --smoothing --clip --ema --micro --checkpoint "
+     "--patience --sparse --macs "
      "--rewind --slim --dampening --keep-zeros --freeze --freeze-statistics --teacher --distill "
      "--resume --log --config --target "
      "--set --calib --shuffle --seed --output --as-is --out --force --threads --json" CLI_PREP,

@@ -115,6 +115,7 @@ SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *e
 typedef struct sbit_session_memory {
     size_t activation_bytes; /* the shared block: peak of live values and scratch memory */
     size_t unshared_bytes;   /* the values without reuse */
+    size_t live_bytes;       /* the most that lives in one step: no block can be smaller */
     size_t scratch_bytes;    /* the largest of one node; in the block, if shapes are known */
     size_t state_bytes;      /* parameter blocks, values known for the shapes at hand, states */
     size_t dynamic_bytes;    /* what runs took for values whose shape depends on data, and for

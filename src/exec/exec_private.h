@@ -243,7 +243,7 @@ struct sbit_session {
     sbit__step *steps;
     size_t step_count;
     void *block, *scratch;
-    size_t block_bytes, scratch_bytes, unshared_bytes;
+    size_t block_bytes, scratch_bytes, unshared_bytes, live_bytes;
     size_t state_bytes;
     sbit__exec_block *text;                     /* of string outputs, until the next run */
     sbit__exec_block *spare[SBIT__SPARE_LISTS]; /* of the root: what was given back, by size */

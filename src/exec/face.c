@@ -328,6 +328,7 @@ static void sbit__session_add_memory(const sbit_session *s, sbit_session_memory 
 {
     memory->activation_bytes += s->block_bytes;
     memory->unshared_bytes += s->unshared_bytes;
+    memory->live_bytes += s->live_bytes;
     memory->scratch_bytes += s->scratch_bytes;
     for (size_t i = 0; i < s->step_count; i++) {
         const size_t bytes = s->steps[i].has_scratch ? s->steps[i].scratch_bytes : 0;

@@ -237,6 +237,29 @@ static size_t sbit__memory_list(sbit_session *session, sbit__life **lives)
     return count;
 }
 
+/* The most bytes of lives that meet in one step. */
+static sbit_status sbit__memory_least(sbit_session *session, sbit__life *const *lives, size_t count,
+                                      sbit__arena *arena, sbit_error *error)
+{
+    const size_t steps = session->step_count;
+    size_t live = 0, *begin = (size_t *)sbit__arena_array(arena, steps + 1, sizeof *begin);
+    size_t *end = (size_t *)sbit__arena_array(arena, steps + 1, sizeof *end);
+    if (begin == NULL || end == NULL) {
+        return sbit__fail_oom(error, steps * sizeof *begin);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const size_t last = (size_t)lives[i]->last;
+        begin[lives[i]->first] += lives[i]->bytes;
+        end[last < steps ? last : steps] += lives[i]->bytes;
+    }
+    for (size_t s = 0; s < steps; s++) {
+        live += begin[s];
+        session->live_bytes = live > session->live_bytes ? live : session->live_bytes;
+        live -= end[s];
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__memory_offsets(sbit_session *session, sbit__arena *arena, size_t *bytes,
                                         sbit_error *error)
 {
@@ -247,6 +270,7 @@ static sbit_status sbit__memory_offsets(sbit_session *session, sbit__arena *aren
         return sbit__fail_oom(error, limit * sizeof *lives);
     }
     count = sbit__memory_list(session, lives);
+    SBIT__TRY(sbit__memory_least(session, lives, count, arena, error));
     qsort(lives, count, sizeof lives[0], sbit__memory_order);
     return sbit__memory_fit(lives, count, session->step_count, arena, bytes, error);
 }

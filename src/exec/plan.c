@@ -31,6 +31,7 @@ SBIT__FN void sbit__plan_drop(sbit_session *session)
     session->block = NULL;
     session->block_bytes = 0;
     session->unshared_bytes = 0;
+    session->live_bytes = 0;
     session->steps = NULL;
     session->step_count = 0;
     session->planned = false;

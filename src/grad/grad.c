@@ -240,12 +240,31 @@ static sbit_status sbit__gradients_visit(sbit__gradients *d, sbit_node_id id, sb
     return g.status;
 }
 
+/* Operators that are written with others and have no gradient of their own become those. */
+static sbit_status sbit__gradients_expand(sbit_graph *graph, sbit_error *error)
+{
+    bool any = false;
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;) {
+        int32_t opset = 0;
+        const sbit_op_row *row = sbit__op_row(graph, sbit_graph_node(graph, id), &opset);
+        const sbit_node_id next = sbit_graph_next(graph, id);
+        const bool expands = row != NULL && row->gradient == NULL && row->expand != NULL;
+        if (expands) {
+            SBIT__TRY(row->expand(graph, id, error));
+            any = true;
+        }
+        id = expands ? sbit_graph_first(graph) : next;
+    }
+    return any ? sbit_infer(graph, error) : SBIT_OK;
+}
+
 static sbit_status sbit__gradients_run(sbit__gradients *d, sbit_value_id loss,
                                        const sbit_value_id *wanted, size_t count,
                                        sbit_value_id *gradients, sbit_error *error)
 {
     size_t nodes = 0;
     SBIT__TRY(sbit_infer(d->graph, error));
+    SBIT__TRY(sbit__gradients_expand(d->graph, error));
     SBIT__TRY(sbit__gradients_init(d, loss, wanted, count, error));
     sbit_node_id *order =
         (sbit_node_id *)sbit__arena_array(&d->arena, d->node_limit + 1, sizeof *order);

@@ -15,6 +15,10 @@ extern "C" {
 
 SBIT__FN const sbit__kind *sbit__kind_loss(void);
 SBIT__FN const sbit__kind *sbit__kind_optimizer(void);
+/* Nodes from index `forward` on are gradients: of what they read of the others, only about one
+ * value in `every` nodes is kept, the rest is computed again (grad/recompute.c). */
+SBIT__FN sbit_status sbit__grad_recompute(sbit_graph *graph, uint32_t forward, size_t every,
+                                          sbit_error *error);
 
 #ifdef __cplusplus
 }

@@ -59,6 +59,9 @@ typedef struct sbit_train_desc {
     const sbit_train_feature *features; /* with a teacher */
     size_t feature_count;
     bool fixed_statistics; /* BatchNormalization as in inference */
+    /* saves memory: of the forward pass only what crosses a cut every so many nodes is kept, the
+     * rest is computed again for the gradients, with the same bits. 0: all is kept */
+    int64_t checkpoint;
     /* a mean of the parameters is kept: average = ema * average + (1 - ema) * parameter after each
      * step, beginning with what they are at first. store and finish_qat give it. 0: no */
     float ema;
@@ -107,6 +110,15 @@ SPARSEBIT_API size_t sbit_trainer_freeze(sbit_trainer *trainer, const char *patt
 /* BatchNormalization normalizes by its running statistics from now on, and they stay (false: by the
  * batch's again): what a quantized model does after export, and better for small batches. */
 SPARSEBIT_API void sbit_trainer_freeze_statistics(sbit_trainer *trainer, bool frozen);
+/* What a trainer takes besides the graph that it was made from. */
+typedef struct sbit_train_memory {
+    size_t parameter_bytes; /* the parameters that are trained */
+    size_t optimizer_bytes; /* momentum and the like, averages */
+    size_t live_bytes;      /* of the session: no plan of this order of nodes needs less */
+    size_t planned_bytes;   /* what its plan takes; gradients of parameters are in it */
+} sbit_train_memory;
+/* Sizes of the session are 0 before the first step. */
+SPARSEBIT_API sbit_train_memory sbit_trainer_memory(const sbit_trainer *trainer);
 /* The model's output `index` in the last backward; borrowed until the next. */
 SPARSEBIT_API const sbit_tensor *sbit_trainer_output(const sbit_trainer *trainer, size_t index);
 

@@ -27,6 +27,7 @@ typedef struct sbit__train_param {
     float *average;     /* of the parameter over the steps; NULL: none */
     bool slim;          /* the scale of a BatchNormalization */
     bool borrowed;      /* data is a quantizer's */
+    bool in_graph;      /* data is the constant of the trainer's graph, which has no other reader */
     bool frozen;        /* not updated at present */
     sbit_status status; /* of the last update, written by the worker that did it */
 } sbit__train_param;

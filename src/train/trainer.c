@@ -189,7 +189,10 @@ static sbit_status sbit__train_adopt(sbit_trainer *t, const sbit_train_desc *des
         p->data.data = sbit__qat_memory(t, ids[i], &decay);
         p->borrowed = p->data.data != NULL;
         p->decay *= decay ? 1.0f : 0.0f;
-        if (!p->borrowed) {
+        p->in_graph = !p->borrowed && sbit__graph_value_at(t->graph, ids[i])->owns_constant;
+        if (p->in_graph) {
+            p->data.data = info->constant.data;
+        } else if (!p->borrowed) {
             SBIT__TRY(sbit__tensor_copy(t->ctx, &info->constant, &p->data, error));
         }
         t->param_count++;
@@ -467,7 +470,11 @@ static sbit_status sbit__train_build(sbit_trainer *t, const sbit_graph *graph, s
         return sbit__fail_oom(error, 2 * limit * sizeof *ids);
     }
     SBIT__TRY(sbit__train_choose(t, desc, ids, &count, error));
+    const uint32_t forward = sbit_graph_node_limit(t->graph);
     SBIT__TRY(sbit_graph_add_gradients(t->graph, t->loss, ids, count, ids + limit, error));
+    if (desc->checkpoint > 0) {
+        SBIT__TRY(sbit__grad_recompute(t->graph, forward, (size_t)desc->checkpoint, error));
+    }
     SBIT__TRY(sbit__train_adopt(t, desc, ids, ids + limit, count, error));
     return sbit__train_session(t, error);
 }
@@ -519,7 +526,7 @@ SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
         sbit__train_param *p = &trainer->params[i];
         sbit__free(a, p->mask, (size_t)sbit_tensor_count(&p->data));
         sbit__free(a, p->state, p->state_bytes);
-        if (!p->borrowed) {
+        if (!p->borrowed && !p->in_graph) {
             sbit_tensor_free(ctx, &p->data);
         }
     }
@@ -834,6 +841,23 @@ SPARSEBIT_API sbit_status sbit_trainer_step(sbit_trainer *trainer, const sbit_ba
 SPARSEBIT_API void sbit_trainer_set_rate(sbit_trainer *trainer, double rate)
 {
     trainer->rate = rate;
+}
+
+SPARSEBIT_API sbit_train_memory sbit_trainer_memory(const sbit_trainer *trainer)
+{
+    sbit_train_memory out;
+    sbit_session_memory session;
+    memset(&out, 0, sizeof out);
+    sbit_session_memory_of(trainer->session, &session);
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        const sbit__train_param *p = &trainer->params[i];
+        const size_t bytes = sbit_tensor_bytes(&p->data);
+        out.parameter_bytes += bytes;
+        out.optimizer_bytes += p->state_bytes + (p->average != NULL ? bytes : 0);
+    }
+    out.live_bytes = session.live_bytes;
+    out.planned_bytes = session.activation_bytes;
+    return out;
 }
 
 SPARSEBIT_API const sbit_tensor *sbit_trainer_output(const sbit_trainer *trainer, size_t index)

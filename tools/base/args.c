@@ -174,6 +174,8 @@ static const cli_option cli_options[] = {
      "keep a moving average of the weights, such as 0.999, and write that"},
     {"--micro", NULL, "N", CLI_INT, CLI_AT(micro), 1, CLI_BIG, NULL,
      "run a batch in pieces of N samples, whose gradients add up: takes less memory"},
+    {"--checkpoint", NULL, "N", CLI_INT, CLI_AT(checkpoint), 1, CLI_BIG, NULL,
+     "keep values of every Nth node or so and compute the others again: takes less memory"},
     {"--patience", NULL, "N", CLI_INT, CLI_AT(patience), 1, 100000, NULL,
      "end after N epochs that were not better on --val"},
     {"--sparse", "-s", "YAML", CLI_TEXT, CLI_AT(sconfig), 0, 0, NULL,

@@ -35,7 +35,7 @@ typedef struct cli_args {
     const char *ratio, *macs, *bytes, *repair, *search, *prune_outputs;
     const char *val, *optimizer, *schedule, *teacher, *resume, *log;
     int64_t limit, from, batch, threads, calib, seed, iters, epochs, warmup, shift, cutout;
-    int64_t freeze_statistics, patience, micro;
+    int64_t freeze_statistics, patience, micro, checkpoint;
     const char *sconfig;
     cli_numbers ema, mixup, smoothing, clip, slim, dampening;
     cli_list set, skip, only, input, shape, freeze;

@@ -186,6 +186,7 @@ static int cli_train_trainer(cli_training *t)
     desc.ema = (float)cli_one(&args->ema, 0.0);
     desc.slim = (float)cli_one(&args->slim, 0.0);
     desc.dampening = (float)cli_one(&args->dampening, 0.0);
+    desc.checkpoint = args->checkpoint;
     snprintf(smoothing, sizeof smoothing, "SMOOTHING: %g", cli_one(&args->smoothing, 0.0));
     desc.loss_options = smoothing;
     CLI_TRY(cli_find_output(args, t->job.model.graph, &desc.output));
@@ -384,6 +385,8 @@ static int cli_train_show(const cli_training *t)
 {
     const cli_args *args = t->job.args;
     const double seconds = cli_seconds() - t->begin;
+    const sbit_train_memory memory = sbit_trainer_memory(t->trainer);
+    char values[32], least[32];
     if (args->json) {
         cli_json json;
         cli_json_begin(&json);
@@ -400,6 +403,10 @@ static int cli_train_show(const cli_training *t)
             sbit_json_int(&json.to, "best_epoch", t->best_epoch);
         }
         sbit_json_number(&json.to, "seconds", seconds);
+        sbit_json_int(&json.to, "parameter_bytes", (int64_t)memory.parameter_bytes);
+        sbit_json_int(&json.to, "optimizer_bytes", (int64_t)memory.optimizer_bytes);
+        sbit_json_int(&json.to, "activation_bytes", (int64_t)memory.planned_bytes);
+        sbit_json_int(&json.to, "least_activation_bytes", (int64_t)memory.live_bytes);
         sbit_json_close(&json.to, '}');
         return cli_json_print(&json);
     }
@@ -407,6 +414,9 @@ static int cli_train_show(const cli_training *t)
         printf("%-10s %.2f %% before, %.2f %% after epoch %lld\n", "top-1", 100.0 * t->before,
                100.0 * t->best, (long long)t->best_epoch);
     }
+    printf("%-10s %s for the values of a step, at least %s\n", "memory",
+           cli_bytes_text((double)memory.planned_bytes, values, sizeof values),
+           cli_bytes_text((double)memory.live_bytes, least, sizeof least));
     printf("%-10s %s\n", "written", args->out);
     return CLI_OK;
 }
