@@ -976,6 +976,36 @@ static void check_gemm(int isa, const gemm_case *t)
     }
 }
 
+/* What integers are compared with: a sum of the reference is that of doubles. */
+TEST(products_of_the_reference_are_rounded_once)
+{
+    enum { K = 900, N = 9 };
+    sbit_ctx *ctx = ctx_of(SBIT_ISA_SCALAR, 1);
+    const float *a = random_floats(0, 3 * K), *b = random_floats(1, K * N);
+    float c[3 * N];
+    for (int64_t m = 1; m <= 3; m += 2) { /* a row; tiles */
+        sbit__gemm g;
+        memset(&g, 0, sizeof g);
+        g.m = m;
+        g.n = g.ldb = g.ldc = N;
+        g.k = g.lda = K;
+        g.alpha = 1.0f;
+        g.a = a;
+        g.b = b;
+        g.c = c;
+        void *scratch = fenced(7, sbit__gemm_scratch_bytes(ctx, &g), false);
+        sbit__gemm_run(ctx, &g, scratch);
+        for (int64_t i = 0; i < m * N; i++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < K; k++) {
+                sum += (double)a[i / N * K + k] * (double)b[k * N + i % N];
+            }
+            CHECK(c[i] == (float)sum);
+        }
+    }
+    sbit_ctx_destroy(ctx);
+}
+
 TEST(gemm_driver)
 {
     static const int64_t sizes[][3] = {

@@ -32,13 +32,13 @@ static const cli_command cli_commands[] = {
      "sparsebit simplify model.onnx -o simple.onnx\n"
      "sparsebit simplify model.onnx -o simple.onnx --skip fold_batch_norm",
      cli_simplify},
-    {"run", "MODEL", "run a model once", "--input --shape --out --simulate --threads --json", "",
+    {"run", "MODEL", "run a model once", "--input --shape --out --simulate --isa --threads --json", "",
      "Runs the model and shows its outputs; -o DIR also writes each as DIR/NAME.npy.",
      "sparsebit run model.onnx --input input=x.npy -o results\n"
      "sparsebit run model.onnx --shape input=1x3x224x224",
      cli_run},
     {"eval", "MODEL", "accuracy on labelled data",
-     "--data --limit --shuffle --seed --from --batch --output --as-is --simulate --threads "
+     "--data --limit --shuffle --seed --from --batch --output --as-is --simulate --isa --threads "
      "--json" CLI_PREP,
      "--data",
      "Simplifies the model, runs it on every sample and counts how often the label has the highest "

@@ -385,7 +385,7 @@ SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint
     lower.graph = graph;
     lower.kept = kept;
     lower.kept_limit = kept_limit;
-    lower.exact = desc->exact;
+    lower.exact = desc->exact || desc->disable_integers;
     lower.result = result;
     lower.arena = arena;
     status = sbit__facts_init(&lower.facts, graph, NULL);

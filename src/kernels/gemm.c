@@ -20,15 +20,20 @@ enum {
     SBIT__GEMM_ROWS = 144,           /* times the depth of a block: 72 KiB of L2 */
     SBIT__GEMM_COLUMNS = 512,
     SBIT__GEMM_DOT_ROWS = 4,
+    SBIT__GEMM_REFERENCE_TERMS = 1024,
     SBIT__GEMM_ROW_PANELS = 4 /* of f32_gemm_row */
 };
 
 /* Terms of a sum that are added up before they join the rest: 128, more for narrow matrices, which
  * is what ONNX Runtime's library (MLAS) does. A sum rounded otherwise would now and then fall on
- * the other side of a quantizer's step; so its pieces are the same, on every instruction set. */
-static int64_t sbit__gemm_terms(int64_t n, int64_t k)
+ * the other side of a quantizer's step; so its pieces are the same, on every instruction set.
+ * The reference, whose sums are of doubles, is rounded as rarely as memory allows. */
+static int64_t sbit__gemm_terms(const sbit_kernels *kernels, int64_t n, int64_t k)
 {
     int64_t terms = 128, width = 128;
+    if (kernels->isa == SBIT_ISA_SCALAR) {
+        terms = SBIT__GEMM_REFERENCE_TERMS;
+    }
     while (n < k && width > 16 && width / 2 >= n) {
         width /= 2;
         terms *= 2;
@@ -40,7 +45,9 @@ static int64_t sbit__gemm_terms(int64_t n, int64_t k)
 SBIT__FN int64_t sbit__gemm_depth(const sbit_kernels *kernels, int64_t k)
 {
     const int64_t floats = SBIT__GEMM_L1_BYTES / (int64_t)sizeof(float);
-    const int64_t most = floats / (kernels->tile_m + kernels->tile_n);
+    const int64_t most = kernels->isa == SBIT_ISA_SCALAR
+                             ? (int64_t)SBIT__GEMM_REFERENCE_TERMS
+                             : floats / (kernels->tile_m + kernels->tile_n);
     return k <= most ? sbit__larger(k, 1) : sbit__div_up(k, sbit__div_up(k, most));
 }
 
@@ -244,7 +251,7 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
     const int64_t tile_m = job.kernels->tile_m, tile_n = job.kernels->tile_n;
     job.tiles_m = sbit__div_up(g->m, tile_m);
     job.tiles_n = sbit__div_up(g->n, tile_n);
-    job.depth = sbit__gemm_terms(g->n, g->k);
+    job.depth = sbit__gemm_terms(job.kernels, g->n, g->k);
     job.rows = sbit__smaller(job.tiles_m, SBIT__GEMM_ROWS / tile_m) * tile_m;
     job.columns = sbit__smaller(job.tiles_n, SBIT__GEMM_COLUMNS / tile_n) * tile_n;
     job.pack_a = g->packed_a == NULL || g->alpha != 1.0f;

@@ -23,15 +23,16 @@ SBIT__FN void sbit__last_tile__ref(const sbit__last_tile *tile, int64_t rows,
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < tile->columns; j++) {
             const float *w = tile->weights + j;
-            float sum = tile->store.bias != NULL ? tile->store.bias[j] : 0.0f;
+            const float bias = tile->store.bias != NULL ? tile->store.bias[j] : 0.0f;
+            double sum = 0.0;
             for (int64_t t = 0; t < tile->taps; t++) {
                 const float *x = row[t * tile->pitch + i];
                 for (int64_t k = 0; k < tile->depth; k++, w += tile->width) {
-                    sum += x[k] * *w;
+                    sum += (double)x[k] * (double)*w;
                 }
             }
             const int64_t at = i * tile->out_step + j;
-            out[at] = sbit__last_end(&tile->store, at, sum);
+            out[at] = sbit__last_end(&tile->store, at, (float)sum + bias);
         }
     }
 }
@@ -43,15 +44,16 @@ SBIT__FN void sbit__last_depthwise__ref(const sbit__last_window *window, int64_t
         for (int64_t c = 0; c < window->channels; c++) { /* one lane */
             const float *from = x + p * window->pixel_step + c;
             const float *w = window->weights + c * window->block_step;
-            float sum = window->store.bias != NULL ? window->store.bias[c] : 0.0f;
+            const float bias = window->store.bias != NULL ? window->store.bias[c] : 0.0f;
+            double sum = 0.0;
             for (int64_t r = 0; r < window->rows; r++) {
                 for (int64_t t = 0; t < window->taps; t++) {
-                    sum += from[r * window->row_step + t * window->tap_step] *
-                           w[r * window->weight_row + t];
+                    sum += (double)from[r * window->row_step + t * window->tap_step] *
+                           (double)w[r * window->weight_row + t];
                 }
             }
             const int64_t at = p * window->out_step + c;
-            y[at] = sbit__last_end(&window->store, at, sum);
+            y[at] = sbit__last_end(&window->store, at, (float)sum + bias);
         }
     }
 }

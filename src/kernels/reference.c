@@ -131,14 +131,15 @@ static int64_t sbit__ref_quantize(float x, float scale, int32_t zero_point, int3
     return (int64_t)nearbyintf(v) + zero_point;
 }
 
-/* >>matrix */
-static void sbit__ref_tile_put(int64_t m, int64_t n, float sums[][SBIT__REF_TILE_N], int64_t column,
-                               float *c, int64_t ldc, bool add, const float *bias, bool bias_rows,
-                               const sbit__epilogue *ep)
+/* >>products: their sums are of doubles and rounded once, so that what runs with these kernels is
+ * the exact side of a comparison, as reductions are */
+static void sbit__ref_tile_put(int64_t m, int64_t n, double sums[][SBIT__REF_TILE_N],
+                               int64_t column, float *c, int64_t ldc, bool add, const float *bias,
+                               bool bias_rows, const sbit__epilogue *ep)
 {
     for (int64_t i = 0; i < m; i++) {
         for (int64_t j = 0; j < n; j++) {
-            float x = sums[i][column + j] + (add ? c[i * ldc + j] : 0.0f);
+            float x = (float)(sums[i][column + j] + (add ? (double)c[i * ldc + j] : 0.0));
             x += bias != NULL ? bias[bias_rows ? i : j] : 0.0f;
             if (ep != NULL) {
                 x += ep->residual != NULL ? ep->residual[i * ldc + j] : 0.0f;
@@ -149,17 +150,29 @@ static void sbit__ref_tile_put(int64_t m, int64_t n, float sums[][SBIT__REF_TILE
     }
 }
 
+/* Left panels are full: rows beyond m are zeros. */
+SBIT__INLINE void sbit__ref_tile_sums(int64_t n, int64_t k, const float *a, const float *b,
+                                      int64_t ldb, double sums[][SBIT__REF_TILE_N])
+{
+    for (int64_t p = 0; p < k; p++) {
+        for (int64_t i = 0; i < SBIT__REF_TILE_M; i++) {
+            const double left = (double)a[p * SBIT__REF_TILE_M + i];
+            for (int64_t j = 0; j < n; j++) {
+                sums[i][j] += left * (double)b[p * ldb + j];
+            }
+        }
+    }
+}
+
 SBIT__FN void sbit__f32_gemm_tile__ref(int64_t m, int64_t n, int64_t k, const float *a,
                                        const float *b, int64_t ldb, float *c, int64_t ldc, bool add,
                                        const float *bias, bool bias_rows, const sbit__epilogue *ep)
 {
-    float sums[SBIT__REF_TILE_M][SBIT__REF_TILE_N] = {{0.0f}};
-    for (int64_t p = 0; p < k; p++) {
-        for (int64_t i = 0; i < m; i++) {
-            for (int64_t j = 0; j < n; j++) {
-                sums[i][j] += a[p * SBIT__REF_TILE_M + i] * b[p * ldb + j];
-            }
-        }
+    double sums[SBIT__REF_TILE_M][SBIT__REF_TILE_N] = {{0.0}};
+    if (n == SBIT__REF_TILE_N) { /* a constant, for the compiler */
+        sbit__ref_tile_sums(SBIT__REF_TILE_N, k, a, b, ldb, sums);
+    } else {
+        sbit__ref_tile_sums(n, k, a, b, ldb, sums);
     }
     sbit__ref_tile_put(m, n, sums, 0, c, ldc, add, bias, bias_rows, ep);
 }
@@ -168,13 +181,14 @@ SBIT__FN void sbit__f32_gemm_row__ref(int64_t panels, int64_t k, const float *a,
                                       int64_t stride, float *sums)
 {
     for (int64_t i = 0; i < panels; i++, b += stride, sums += SBIT__REF_TILE_N) {
-        for (int64_t j = 0; j < SBIT__REF_TILE_N; j++) {
-            sums[j] = 0.0f;
-        }
+        double row[SBIT__REF_TILE_N] = {0.0};
         for (int64_t p = 0; p < k; p++) {
             for (int64_t j = 0; j < SBIT__REF_TILE_N; j++) {
-                sums[j] += a[p] * b[p * SBIT__REF_TILE_N + j];
+                row[j] += (double)a[p] * (double)b[p * SBIT__REF_TILE_N + j];
             }
+        }
+        for (int64_t j = 0; j < SBIT__REF_TILE_N; j++) {
+            sums[j] = (float)row[j];
         }
     }
 }
@@ -185,14 +199,15 @@ SBIT__FN void sbit__f32_conv_tile__ref(int64_t m, int64_t k, const float *a, con
                                        bool add, const float *bias, const sbit__epilogue *ep)
 {
     const int64_t half = SBIT__REF_TILE_N / 2;
-    float sums[SBIT__REF_TILE_M][SBIT__REF_TILE_N] = {{0.0f}};
+    double sums[SBIT__REF_TILE_M][SBIT__REF_TILE_N] = {{0.0}};
     for (int64_t p = 0; p < k; p++) {
         for (int64_t i = 0; i < m; i++) {
+            const double weight = (double)a[p * SBIT__REF_TILE_M + i];
             for (int64_t j = 0; j < n_left; j++) {
-                sums[i][j] += a[p * SBIT__REF_TILE_M + i] * b_left[offsets[p] + j];
+                sums[i][j] += weight * (double)b_left[offsets[p] + j];
             }
             for (int64_t j = 0; j < n_right; j++) {
-                sums[i][half + j] += a[p * SBIT__REF_TILE_M + i] * b_right[offsets[p] + j];
+                sums[i][half + j] += weight * (double)b_right[offsets[p] + j];
             }
         }
     }
@@ -214,12 +229,14 @@ SBIT__FN void sbit__f32_depthwise_row__ref(int64_t out_w, int64_t kh, int64_t kw
                                            const sbit__epilogue *ep)
 {
     for (int64_t x = 0; x < out_w; x++) {
-        float sum = bias;
+        double exact = 0.0;
         for (int64_t i = 0; i < kh; i++) {
             for (int64_t j = 0; j < kw; j++) {
-                sum += weights[i * kw + j] * rows[i][x * stride_w + j * dilation_w];
+                exact += (double)weights[i * kw + j] *
+                         (double)rows[i][x * stride_w + j * dilation_w];
             }
         }
+        float sum = (float)exact + bias;
         if (ep != NULL) {
             sum += ep->residual != NULL ? ep->residual[x] : 0.0f;
             sum = sbit__ref_activate(sum, ep);
@@ -231,15 +248,15 @@ SBIT__FN void sbit__f32_depthwise_row__ref(int64_t out_w, int64_t kh, int64_t kw
 static float sbit__ref_depthwise(const sbit__depthwise *d, int64_t row, int64_t column,
                                  const float *x, const float *weights, float bias)
 {
-    float sum = bias;
+    double sum = 0.0;
     for (int64_t i = 0; i < d->kh * d->kw; i++) {
         const int64_t iy = row * d->stride_h - d->pad_h + i / d->kw * d->dilation_h;
         const int64_t ix = column * d->stride_w - d->pad_w + i % d->kw * d->dilation_w;
         if (iy >= 0 && iy < d->in_h && ix >= 0 && ix < d->in_w) {
-            sum += weights[i] * x[iy * d->in_w + ix];
+            sum += (double)weights[i] * (double)x[iy * d->in_w + ix];
         }
     }
-    return sum;
+    return (float)sum + bias;
 }
 
 SBIT__FN void sbit__f32_depthwise_plane__ref(const sbit__depthwise *d, int64_t row0, int64_t row1,

@@ -18,6 +18,8 @@ TMP = tempfile.mkdtemp(prefix="sbit-interop-")
 atexit.register(shutil.rmtree, TMP, True)
 MEAN = numpy.array([0.4914, 0.4822, 0.4465], numpy.float32).reshape(1, 3, 1, 1)
 STD = numpy.array([0.2470, 0.2435, 0.2616], numpy.float32).reshape(1, 3, 1, 1)
+SIMULATE = ["--simulate"]  # Q/DQ in float, with the sums' pieces of ONNX Runtime
+DEFINITION = ["--simulate", "--isa", "scalar"]  # sums of doubles, rounded once
 CIFAR_FLAGS = ["--mean", "0.4914,0.4822,0.4465", "--std", "0.2470,0.2435,0.2616"]
 
 counts = {"passed": 0, "failed": 0, "skipped": 0}
@@ -93,13 +95,13 @@ def ort_run(path, x, optimize=True, batch=100, integers=True):
                               for i in range(0, len(x), batch)])
 
 
-def our_run(path, x, batch=500, simulate=False):
-    """The tool's output on x, through .npy files; simulate: Q/DQ in float, not on integers."""
+def our_run(path, x, batch=500, flags=()):
+    """The tool's output on x, through .npy files. flags: SIMULATE or DEFINITION of Q/DQ files."""
     parts = []
     for i in range(0, len(x), batch):
         numpy.save(os.path.join(TMP, "in.npy"), x[i:i + batch])
         code, _, err = tool("run", path, "--input", "input=" + os.path.join(TMP, "in.npy"),
-                            "-o", TMP, "--threads", 2, *(["--simulate"] if simulate else []))
+                            "-o", TMP, "--threads", 2, *flags)
         if code != 0:
             raise RuntimeError(err.strip()[-500:])
         parts.append(numpy.load(os.path.join(TMP, "logits.npy")))

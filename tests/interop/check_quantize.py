@@ -19,9 +19,10 @@ IMAGES = int(os.environ.get("SBIT_IMAGES") or
 NETS = os.environ.get("SBIT_NETS", "resnet20 resnet18w32 mobilenetv2 mobilenetv3s shufflenetv2 "
                       "vggsmall vit_tiny rowlstm").split()
 LOOSE = {"mobilenetv2": 0.5, "vit_tiny": 0.5}
-# One rounding in a million differs, and these amplify it. vit_tiny: 99.74 and 99.77 % of 10,000;
-# of 29 million quantized sums 18 of integers and 62 of floats differed from exact arithmetic.
-INTEGERS = {"vit_tiny": 99.7, "rowlstm": 99.6}
+# These amplify one rounding in a million: ONNX Runtime agrees with itself on 99.73 and 99.79 % of
+# vit_tiny's images. So integers are compared with sums that are rounded once: of few images, as
+# each takes 0.1 s.
+AMPLIFY = {"vit_tiny"}
 YAML = """BACKEND: virtual
 SCHEDULE: {FUSE_BN: True}
 W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: uniform, BIT: 8}, OBSERVER: {TYPE: MINMAX}}
@@ -62,7 +63,7 @@ def check_net(net, profile, config, x, labels, reference):
         ratio = os.path.getsize(out) / float_bytes(model)
         c.accept("bytes " + name, ratio, 0.34, ratio <= 0.34, "of the float weights")
     slack = 200 / len(x) if len(x) < 10000 else 0.0  # two images, in points
-    ours = c.our_run(out, x, simulate=True).argmax(1)
+    ours = c.our_run(out, x, flags=c.SIMULATE).argmax(1)
     integers = c.our_run(out, x).argmax(1)
     plain = c.ort_run(out, x, optimize=False).argmax(1)
     fast = c.ort_run(out, x, optimize=True).argmax(1)
@@ -76,9 +77,13 @@ def check_net(net, profile, config, x, labels, reference):
         regrouped = c.ort_run(out, x, optimize=True, integers=False).argmax(1)
         limit = own_limit(name, limit, plain, regrouped)
     c.accept("ort equal " + name, same, limit, same >= limit - slack, "% of predictions")
-    same = 100 * (ours == integers).mean()
-    limit = INTEGERS.get(net, 99.8)
-    c.accept("integers " + name, same, limit, same >= limit - slack, "% of predictions")
+    if net in AMPLIFY:
+        some = x if len(x) >= 10000 else x[:100]
+        ours = c.our_run(out, some, flags=c.DEFINITION).argmax(1)
+    same = 100 * (ours == integers[:len(ours)]).mean()
+    limit = 99.8
+    c.accept("integers " + name, same, limit,
+             same >= limit - slack * len(x) / len(ours), "% of predictions")
     same = 100 * (integers == fast).mean()
     limit = 98.5
     if same < limit - slack:
