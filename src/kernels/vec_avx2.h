@@ -33,14 +33,16 @@ SBIT__V_INLINE __m256i SBIT__V(load_i32)(const int32_t *x)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)x);
 }
+SBIT__V_INLINE __m256i SBIT__V(mask)(int64_t n) /* the first n < 8 lanes; none if n < 0 */
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
 SBIT__V_INLINE void SBIT__V(store_i32)(int32_t *y, int64_t n, __m256i v)
 {
     if (n >= 8) {
         _mm256_storeu_si256((__m256i *)(void *)y, v);
     } else {
-        int32_t part[8];
-        _mm256_storeu_si256((__m256i *)(void *)part, v);
-        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+        _mm256_maskstore_epi32(y, SBIT__V(mask)(n), v);
     }
 }
 SBIT__V_INLINE __m256i SBIT__V(add_i32)(__m256i a, __m256i b)
@@ -66,8 +68,11 @@ SBIT__V_INLINE void SBIT__V(store_u8)(uint8_t *y, int64_t n, __m256i v)
     const __m256i words = _mm256_packus_epi16(_mm256_packs_epi32(v, v), v);
     const __m128i bytes =
         _mm_unpacklo_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-    const int64_t part = _mm_cvtsi128_si64(bytes);
-    memcpy(y, &part, n >= 8 ? 8 : n > 0 ? (size_t)n : 0);
+    if (n >= 8) {
+        _mm_storel_epi64((__m128i *)(void *)y, bytes);
+    } else {
+        sbit__v_bytes(y, n, (uint64_t)_mm_cvtsi128_si64(bytes));
+    }
 }
 SBIT__V_INLINE __m256 SBIT__V(set_f32)(float x)
 {
@@ -75,21 +80,14 @@ SBIT__V_INLINE __m256 SBIT__V(set_f32)(float x)
 }
 SBIT__V_INLINE __m256 SBIT__V(load_f32)(const float *x, int64_t n)
 {
-    float part[8] = {0.0f};
-    if (n >= 8) {
-        return _mm256_loadu_ps(x);
-    }
-    memcpy(part, x, n > 0 ? (size_t)n * sizeof *x : 0);
-    return _mm256_loadu_ps(part);
+    return n >= 8 ? _mm256_loadu_ps(x) : _mm256_maskload_ps(x, SBIT__V(mask)(n));
 }
 SBIT__V_INLINE void SBIT__V(store_f32)(float *y, int64_t n, __m256 v)
 {
-    float part[8];
     if (n >= 8) {
         _mm256_storeu_ps(y, v);
     } else {
-        _mm256_storeu_ps(part, v);
-        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+        _mm256_maskstore_ps(y, SBIT__V(mask)(n), v);
     }
 }
 SBIT__V_INLINE __m256 SBIT__V(add_f32)(__m256 a, __m256 b)

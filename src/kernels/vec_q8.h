@@ -155,7 +155,7 @@ SBIT__V_TARGET static int64_t SBIT__V(q8_rows)(int64_t rows, const sbit__q8_tile
         SBIT__Q8_CASE(4, 1)
         SBIT__Q8_CASE(2, 1)
         SBIT__Q8_CASE(1, 1)
-    } else if (vectors == 2) {
+    } else if (vectors == 2 || SBIT__V(tile_v) == 2) {
         SBIT__Q8_CASE(4, 2)
         SBIT__Q8_CASE(3, 2)
         SBIT__Q8_CASE(2, 2)

@@ -25,6 +25,26 @@
 #define SBIT__UNROLL16
 #endif
 
+/* Less than a vector: no call (memcpy), before which all vectors would go to the stack. */
+SBIT__INLINE void sbit__v_bytes(uint8_t *y, int64_t n, uint64_t bytes)
+{
+    if (n >= 4) {
+        const uint32_t part = (uint32_t)bytes;
+        memcpy(y, &part, sizeof part);
+        y += 4;
+        bytes >>= 32;
+    }
+    if (n > 0 && (n & 2) != 0) {
+        const uint16_t part = (uint16_t)bytes;
+        memcpy(y, &part, sizeof part);
+        y += 2;
+        bytes >>= 16;
+    }
+    if (n > 0 && (n & 1) != 0) {
+        *y = (uint8_t)bytes;
+    }
+}
+
 /* Compilers that know AVX-VNNI; others use what AVX2 has. */
 #if defined(__clang__) ? __clang_major__ >= 12 : defined(__GNUC__) && __GNUC__ >= 11
 #define SBIT__HAS_AVXVNNI 1

@@ -74,7 +74,11 @@ SBIT__V_INLINE __m128i SBIT__V(load_u8)(const uint8_t *x, int64_t n)
 SBIT__V_INLINE void SBIT__V(store_u8)(uint8_t *y, int64_t n, __m128i v)
 {
     const int32_t part = _mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(v, v), v));
-    memcpy(y, &part, n >= 4 ? 4 : n > 0 ? (size_t)n : 0);
+    if (n >= 4) {
+        memcpy(y, &part, 4);
+    } else {
+        sbit__v_bytes(y, n, (uint32_t)part);
+    }
 }
 SBIT__V_INLINE __m128 SBIT__V(set_f32)(float x)
 {
@@ -82,21 +86,28 @@ SBIT__V_INLINE __m128 SBIT__V(set_f32)(float x)
 }
 SBIT__V_INLINE __m128 SBIT__V(load_f32)(const float *x, int64_t n)
 {
-    float part[4] = {0.0f};
     if (n >= 4) {
         return _mm_loadu_ps(x);
     }
-    memcpy(part, x, n > 0 ? (size_t)n * sizeof *x : 0);
-    return _mm_loadu_ps(part);
+    const __m128 odd = n == 1 || n == 3 ? _mm_load_ss(x + n - 1) : _mm_setzero_ps();
+    if (n < 2) {
+        return odd;
+    }
+    const __m128i two = _mm_loadl_epi64((const __m128i *)(const void *)x);
+    return _mm_movelh_ps(_mm_castsi128_ps(two), odd);
 }
 SBIT__V_INLINE void SBIT__V(store_f32)(float *y, int64_t n, __m128 v)
 {
-    float part[4];
     if (n >= 4) {
         _mm_storeu_ps(y, v);
-    } else {
-        _mm_storeu_ps(part, v);
-        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+        return;
+    }
+    if (n >= 2) {
+        _mm_storel_epi64((__m128i *)(void *)y, _mm_castps_si128(v));
+        v = _mm_movehl_ps(v, v);
+    }
+    if (n == 1 || n == 3) {
+        _mm_store_ss(y + n - 1, v);
     }
 }
 SBIT__V_INLINE __m128 SBIT__V(add_f32)(__m128 a, __m128 b)
