@@ -73,6 +73,11 @@ struct sbit__round_units {
 SBIT__FN sbit_status sbit__round_run(sbit__round_units *units, const sbit_feed *feed,
                                      sbit_error *error);
 
+/* >>step-adaround: h(v) in 0..1, its slope, and the slope in v of |2 h - 1|^beta. */
+SBIT__FN float sbit__adaround_h(float v);
+SBIT__FN float sbit__adaround_slope(float v);
+SBIT__FN float sbit__adaround_pull(float v, float beta);
+
 #ifdef __cplusplus
 }
 #endif

@@ -18,6 +18,7 @@
  *   lint.c        why a node is quantized or not
  *   reestimate.c  statistics of BatchNormalization anew
  *   walk.c        a run of the model that stops between layers
+ *   blocks.c      parts of the model between two tensors; quantizers as nodes of a clone
  *   steps.c       the steps of a recipe; step_*.c: one each; layer.c: what they share
  *   proof.c       what a quantized file proves by itself
  *   trials.c      how far outputs move when some sites are quantized: analyze.c and steps that
@@ -26,6 +27,8 @@
 #ifndef SBIT_QUANT_PRIVATE_H
 #define SBIT_QUANT_PRIVATE_H
 
+#include "../grad/grad_private.h"
+#include "../ops/gradient_private.h"
 #include "../ops/ops_private.h"
 #include "../passes/passes_private.h"
 #include "../quantizers/quantizers_private.h"
@@ -353,6 +356,26 @@ SBIT__FN sbit_status sbit__learned_fix(sbit_quant *quant, sbit__site *site, cons
 SBIT__FN sbit_status sbit__learned_apply(sbit_quant *quant, const sbit__learned_list *list,
                                          sbit_error *error);
 
+/* >>blocks */
+typedef struct sbit__block {
+    sbit_value_id entry, exit; /* of quant->graph */
+    uint32_t begin, end;       /* nodes in places begin + 1 .. end */
+    const uint32_t *place;     /* by node */
+} sbit__block;
+/* The root graph in blocks of at least `layers` of the units, in their order; in `arena`. */
+SBIT__FN sbit_status sbit__blocks_find(const sbit_quant *quant, const sbit_unit *units,
+                                       size_t unit_count, size_t layers, sbit__arena *arena,
+                                       sbit__block **out, size_t *count, sbit_error *error);
+/* An External node in a clone of quant->graph that stands where the quantizer of a site does:
+ * inputs[0] becomes the site's value, the others are its parameters. */
+SBIT__FN sbit_status sbit__site_insert(sbit_graph *graph, const sbit__site *site,
+                                       const sbit__external *functions, sbit_value_id *inputs,
+                                       size_t input_count, sbit__arena *arena, sbit_error *error);
+/* As sbit_walk_to, with a value as it is in front of its quantizers: one that is made before
+ * `node`, or an input of the model. */
+SBIT__FN sbit_status sbit__walk_to_value(sbit_walk *walk, sbit_node_id node, sbit_value_id value,
+                                         sbit_walk_fn fn, void *user, sbit_error *error);
+
 /* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
 #define SBIT__STEPS(X)                                                                             \
     X(cross_layer)                                                                                 \
@@ -365,6 +388,7 @@ SBIT__FN sbit_status sbit__learned_apply(sbit_quant *quant, const sbit__learned_
     X(adaround)                                                                                    \
     X(adaquant)                                                                                    \
     X(gptq)                                                                                        \
+    X(reconstruct)                                                                                 \
     X(compensate)                                                                                  \
     X(bias_correction)
 

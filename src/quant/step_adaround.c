@@ -44,10 +44,24 @@ typedef struct sbit__adaround {
     size_t bytes;
 } sbit__adaround;
 
-static float sbit__adaround_h(float v)
+SBIT__FN float sbit__adaround_h(float v)
 {
     const float h = 1.2f / (1.0f + expf(-v)) - 0.1f;
     return h < 0.0f ? 0.0f : h > 1.0f ? 1.0f : h;
+}
+
+SBIT__FN float sbit__adaround_slope(float v)
+{
+    const float sigmoid = 1.0f / (1.0f + expf(-v)), h = 1.2f * sigmoid - 0.1f;
+    return h > 0.0f && h < 1.0f ? 1.2f * sigmoid * (1.0f - sigmoid) : 0.0f;
+}
+
+SBIT__FN float sbit__adaround_pull(float v, float beta)
+{
+    const float turn = 2.0f * (1.2f / (1.0f + expf(-v)) - 0.1f) - 1.0f;
+    const float size = turn < 0.0f ? -turn : turn;
+    const float pull = 2.0f * beta * powf(size, beta - 1.0f);
+    return sbit__adaround_slope(v) * (turn < 0.0f ? -pull : pull);
 }
 
 /* target = w G (or w times the cross sums); the loss's gradient in w_q is 2 (w_q G - target) / n.
@@ -110,17 +124,14 @@ static void sbit__adaround_adam(sbit__adaround *t, int64_t step, float beta)
     for (int64_t r = 0; r < t->layer.rows; r++) {
         const float least = (float)grid->qmin - t->zero[r], most = (float)grid->qmax - t->zero[r];
         for (int64_t i = r * t->layer.depth; i < (r + 1) * t->layer.depth; i++) {
-            const float sigmoid = 1.0f / (1.0f + expf(-t->v[i])), h = 1.2f * sigmoid - 0.1f;
-            const float q = t->low[i] + h;
-            float slope = h > 0.0f && h < 1.0f ? 1.2f * sigmoid * (1.0f - sigmoid) : 0.0f;
-            float gradient =
-                q >= least && q <= most ? share * (t->error[i] - t->target[i]) * t->scale[r] : 0.0f;
+            const float q = t->low[i] + sbit__adaround_h(t->v[i]);
+            float gradient = q >= least && q <= most
+                                 ? share * (t->error[i] - t->target[i]) * t->scale[r] *
+                                       sbit__adaround_slope(t->v[i])
+                                 : 0.0f;
             if (beta > 0.0f) {
-                const float turn = 2.0f * h - 1.0f, size = turn < 0.0f ? -turn : turn;
-                const float pull = 2.0f * beta * powf(size, beta - 1.0f);
-                gradient -= t->regularizer * (turn < 0.0f ? -pull : pull);
+                gradient -= t->regularizer * sbit__adaround_pull(t->v[i], beta);
             }
-            gradient *= slope;
             t->m[i] = 0.9f * t->m[i] + 0.1f * gradient;
             t->u[i] = 0.999f * t->u[i] + 0.001f * gradient * gradient;
             t->v[i] -= t->rate * (t->m[i] / first) / (sqrtf(t->u[i] / second) + 1e-8f);

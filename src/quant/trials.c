@@ -42,11 +42,6 @@ SBIT__FN sbit_feed sbit__feed_part_of(sbit__feed_part *part, const sbit_feed *fe
 }
 
 /* >>trials layers */
-static uint32_t sbit__search_place(const uint32_t *position, sbit_node_id node)
-{
-    return position[node.idx];
-}
-
 /* The first node that reads something else when the site is quantized; none: of a body, where the
  * whole model counts. */
 static sbit_node_id sbit__search_start(const sbit_quant *quant, const sbit__site *site,
@@ -60,8 +55,7 @@ static sbit_node_id sbit__search_start(const sbit_quant *quant, const sbit__site
     for (size_t i = 0; i < count && count <= capacity; i++) {
         const sbit_node_id node = uses[i].node;
         if (node.idx != 0 &&
-            (first.idx == 0 ||
-             sbit__search_place(position, node) < sbit__search_place(position, first))) {
+            (first.idx == 0 || position[node.idx] < position[first.idx])) {
             first = node;
         }
     }
@@ -132,7 +126,8 @@ SBIT__FN sbit_status sbit__search_layers_find(sbit_quant *quant, sbit__search_la
     sbit_use *uses = (sbit_use *)sbit__calloc(a, 1, work);
     if (out->items == NULL || uses == NULL) {
         sbit__free(a, uses, work);
-        return sbit__fail_oom(error, out->bytes + work);
+        sbit__search_layers_free(quant, out);
+        return sbit__fail_oom(error, quant->site_count * sizeof *out->items + work);
     }
     uint32_t *position = (uint32_t *)(void *)(uses + capacity);
     out->of_site = (uint32_t *)(void *)(out->items + quant->site_count);

@@ -289,8 +289,9 @@ static sbit_status sbit__walk_room(sbit__walk_run *run, sbit_error *error)
     return run->kept != NULL ? SBIT_OK : sbit__fail_oom(error, count * sizeof *run->kept);
 }
 
+/* value none: what input `input` of the node reads. */
 static sbit_status sbit__walk_advance(sbit__walk_run *run, sbit_node_id node, size_t input,
-                                      sbit_error *error)
+                                      sbit_value_id value, sbit_error *error)
 {
     sbit_walk *walk = run->walk;
     const uint32_t place = walk->position[node.idx] - 1; /* all in front of the layer is done */
@@ -306,7 +307,8 @@ static sbit_status sbit__walk_advance(sbit__walk_run *run, sbit_node_id node, si
     } else {
         run->frontier_count = 0;
     }
-    SBIT__TRY(sbit__walk_session(run, sbit_graph_node(graph, node)->inputs[input], error));
+    value = value.idx != 0 ? value : sbit_graph_node(graph, node)->inputs[input];
+    SBIT__TRY(sbit__walk_session(run, value, error));
     SBIT__TRY(sbit__walk_batches(run, error));
     if (run->kept != NULL) {
         sbit__walk_drop(walk, walk->values, walk->value_count);
@@ -319,15 +321,11 @@ static sbit_status sbit__walk_advance(sbit__walk_run *run, sbit_node_id node, si
     return SBIT_OK;
 }
 
-SPARSEBIT_API sbit_status sbit_walk_to(sbit_walk *walk, sbit_node_id node, size_t input,
-                                       sbit_walk_fn fn, void *user, sbit_error *error)
+static sbit_status sbit__walk_go(sbit_walk *walk, sbit_node_id node, size_t input,
+                                 sbit_value_id value, sbit_walk_fn fn, void *user,
+                                 sbit_error *error)
 {
     sbit__walk_run run;
-    if (walk == NULL || node.idx == 0 || !sbit_graph_node_alive(walk->quant->graph, node) ||
-        input >= sbit_graph_node(walk->quant->graph, node)->input_count) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                          "a walk, and an input of a node of its graph are wanted");
-    }
     const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
     const size_t bytes = (sbit_graph_value_limit(walk->quant->graph) + 1) * sizeof(sbit_value_id);
     memset(&run, 0, sizeof run);
@@ -344,7 +342,7 @@ SPARSEBIT_API sbit_status sbit_walk_to(sbit_walk *walk, sbit_node_id node, size_
     if (run.frontier == NULL) {
         return sbit__fail_oom(error, bytes);
     }
-    const sbit_status status = sbit__walk_advance(&run, node, input, error);
+    const sbit_status status = sbit__walk_advance(&run, node, input, value, error);
     sbit_session_destroy(run.session);
     sbit_graph_destroy(run.built);
     if (run.kept != NULL) {
@@ -352,6 +350,24 @@ SPARSEBIT_API sbit_status sbit_walk_to(sbit_walk *walk, sbit_node_id node, size_
     }
     sbit__free(a, run.frontier, bytes);
     return status;
+}
+
+SPARSEBIT_API sbit_status sbit_walk_to(sbit_walk *walk, sbit_node_id node, size_t input,
+                                       sbit_walk_fn fn, void *user, sbit_error *error)
+{
+    const sbit_value_id none = {0};
+    if (walk == NULL || node.idx == 0 || !sbit_graph_node_alive(walk->quant->graph, node) ||
+        input >= sbit_graph_node(walk->quant->graph, node)->input_count) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "a walk, and an input of a node of its graph are wanted");
+    }
+    return sbit__walk_go(walk, node, input, none, fn, user, error);
+}
+
+SBIT__FN sbit_status sbit__walk_to_value(sbit_walk *walk, sbit_node_id node, sbit_value_id value,
+                                         sbit_walk_fn fn, void *user, sbit_error *error)
+{
+    return sbit__walk_go(walk, node, 0, value, fn, user, error);
 }
 
 /* >>walk to the outputs */

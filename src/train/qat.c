@@ -140,70 +140,6 @@ static sbit_status sbit__qat_make(sbit_trainer *t, sbit_quant *quant, sbit__site
     return sbit__qat_parameters(t, q, error);
 }
 
-/* y = quantizer(x), placed before `before`. */
-static sbit_status sbit__qat_node(sbit_trainer *t, const sbit__qat_site *q, sbit_value_id x,
-                                  sbit_node_id before, sbit_value_id *y, sbit_node_id *node,
-                                  sbit_error *error)
-{
-    const sbit_value_info *info = sbit_graph_value(t->graph, x);
-    const sbit_type type = info->type;
-    const sbit_attr attr = sbit__external_attr(&q->functions);
-    sbit_node_desc desc;
-    char name[200];
-    snprintf(name, sizeof name, "%.180s_quantized", info->name);
-    SBIT__TRY(sbit_graph_add_value(t->graph, name, &type, y, error));
-    q->inputs[0] = x;
-    memset(&desc, 0, sizeof desc);
-    desc.op_type = "External";
-    desc.domain = "sbit";
-    desc.name = name;
-    desc.inputs = q->inputs;
-    desc.input_count = 1 + q->count;
-    desc.outputs = y;
-    desc.output_count = 1;
-    desc.attrs = &attr;
-    desc.attr_count = 1;
-    desc.before = before;
-    return sbit_graph_add_node(t->graph, &desc, node, error);
-}
-
-/* All node inputs that read x (but the quantizer's own) read y; graph outputs stay float. */
-static sbit_status sbit__qat_redirect(sbit_trainer *t, sbit_value_id x, sbit_value_id y,
-                                      sbit_node_id except, sbit_error *error)
-{
-    const size_t count = sbit_graph_uses(t->graph, x, NULL, 0);
-    sbit_use *uses = (sbit_use *)sbit__arena_array(&t->arena, count + 1, sizeof *uses);
-    if (uses == NULL) {
-        return sbit__fail_oom(error, count * sizeof *uses);
-    }
-    sbit_graph_uses(t->graph, x, uses, count);
-    for (size_t i = 0; i < count; i++) {
-        if (uses[i].node.idx != 0 && uses[i].body == NULL && uses[i].node.idx != except.idx) {
-            SBIT__TRY(sbit_graph_set_node_input(t->graph, uses[i].node, uses[i].index, y, error));
-        }
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__qat_place(sbit_trainer *t, const sbit__qat_site *q, const sbit__site *site,
-                                   sbit_error *error)
-{
-    const sbit_value_info *info = sbit_graph_value(t->graph, site->value);
-    const bool front = info->producer.idx == 0;
-    const sbit_node_id before =
-        front ? sbit_graph_first(t->graph) : sbit_graph_next(t->graph, info->producer);
-    sbit_value_id y = {0};
-    sbit_node_id node = {0};
-    SBIT__TRY(sbit__qat_node(t, q, site->value, before, &y, &node, error));
-    if (site->all_uses) {
-        return sbit__qat_redirect(t, site->value, y, node, error);
-    }
-    for (const sbit__site_use *use = site->uses; use != NULL; use = use->next) {
-        SBIT__TRY(sbit_graph_set_node_input(t->graph, use->node, use->input, y, error));
-    }
-    return SBIT_OK;
-}
-
 /* >>biases: int32 at scale_x * scale_w where the export makes them so; gradients straight through
  */
 
@@ -360,7 +296,8 @@ SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_e
             SBIT__TRY(sbit__qat_make(t, quant, leader, &q, error));
             known[count++] = q;
         }
-        SBIT__TRY(sbit__qat_place(t, q, site, error));
+        SBIT__TRY(sbit__site_insert(t->graph, site, &q->functions, q->inputs, 1 + q->count,
+                                    &t->arena, error));
         if (site->target == SBIT_TARGET_WEIGHT) {
             const size_t bytes = sbit_tensor_bytes(&sbit__site_value(site)->constant);
             most = bytes > most ? bytes : most;
