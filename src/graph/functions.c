@@ -1,6 +1,6 @@
 /* functions.c: inlining of model-local functions while a model is read. >>functions
  *
- * Called by: import.c. Calls: import.c for the nodes of the functions.
+ * Called by: import.c, which then reads the function's nodes in the call's scope. Calls: scopes.c.
  * Spec: onnx.proto, FunctionProto: a function is named by (domain, name, overload); it sees its own
  * inputs only; an attribute with ref_attr_name takes the value of the call's attribute of that
  * name, else the default in attribute_proto, and is absent without both. Functions call functions,
@@ -19,21 +19,16 @@ enum {
     SBIT__FUNCTIONS_MAX_NODES = 1 << 20
 };
 
-static const char *sbit__functions_text(sbit_str text)
-{
-    return text.size == 0 || text.data == NULL ? "" : text.data;
-}
-
-SBIT__FN const sbit_onnx_function *sbit__import_find_function(const sbit__importer *importer,
-                                                              const sbit_onnx_node *node)
+SBIT__FN const sbit_onnx_function *sbit__functions_named(const sbit__importer *importer,
+                                                         const sbit_onnx_node *node)
 {
     const sbit_onnx_model *model = importer->model;
     for (size_t i = 0; i < model->functions_count; i++) {
         const sbit_onnx_function *function = &model->functions[i];
         if (sbit__str_eq(function->name, node->op_type) &&
             sbit__streq(sbit__graph_domain(function->domain), sbit__graph_domain(node->domain)) &&
-            sbit__streq(sbit__functions_text(function->overload),
-                        sbit__functions_text(node->overload))) {
+            sbit__streq(sbit__import_text(function->overload),
+                        sbit__import_text(node->overload))) {
             return function;
         }
     }
@@ -63,7 +58,7 @@ SBIT__FN sbit_status sbit__import_attrs(sbit__import_scope *scope, const sbit_on
     size_t kept = 0;
     for (size_t i = 0; i < node->attribute_count; i++) {
         const sbit_onnx_attribute *source = &node->attribute[i];
-        attrs[kept].name = sbit__functions_text(source->name);
+        attrs[kept].name = sbit__import_text(source->name);
         attrs[kept].source = source;
         attrs[kept].scope = scope;
         if (source->ref_attr_name.size != 0) {
@@ -102,7 +97,7 @@ static sbit_status sbit__functions_bind_attrs(sbit__import_scope *caller, sbit__
         const sbit_onnx_attribute *source = &function->attribute_proto[i];
         if (sbit__functions_find(call, source->name) == NULL) {
             sbit__import_attr *attr = &call->attrs[call->attr_count++];
-            attr->name = sbit__functions_text(source->name);
+            attr->name = sbit__import_text(source->name);
             attr->source = source;
             attr->scope = scope;
         }
@@ -124,16 +119,16 @@ static sbit_status sbit__functions_bind_inputs(sbit__import_scope *caller,
                           "node %s has more inputs or outputs than the function it calls", label);
     }
     for (size_t i = 0; i < function->input_count; i++) {
-        const char *formal = sbit__functions_text(function->input[i]);
+        const char *formal = sbit__import_text(function->input[i]);
         sbit_value_id id = {0};
         if (i < node->input_count) {
-            SBIT__TRY(sbit__import_resolve(caller, sbit__functions_text(node->input[i]), node, &id,
+            SBIT__TRY(sbit__import_resolve(caller, sbit__import_text(node->input[i]), node, &id,
                                            error));
         }
         if (sbit__map_find(&scope->names, formal, NULL)) {
             return sbit__fail(error, SBIT_ERR_INVALID_MODEL, formal,
                               "function '%s' has the input '%s' twice",
-                              sbit__functions_text(function->name), formal);
+                              sbit__import_text(function->name), formal);
         }
         SBIT__TRY(sbit__map_set(&scope->names, formal, id.idx, error));
     }
@@ -166,10 +161,10 @@ static sbit_status sbit__functions_bind_outputs(sbit__import_scope *caller,
                                                 sbit_error *error)
 {
     for (size_t i = 0; i < node->output_count; i++) {
-        const char *formal = sbit__functions_text(function->output[i]);
+        const char *formal = sbit__import_text(function->output[i]);
         sbit_value_id id = {0};
         SBIT__TRY(
-            sbit__import_resolve(caller, sbit__functions_text(node->output[i]), node, &id, error));
+            sbit__import_resolve(caller, sbit__import_text(node->output[i]), node, &id, error));
         if (sbit__map_find(&scope->names, formal, NULL)) {
             SBIT__TRY(sbit__functions_pass_through(scope, formal, id, error));
         } else if (id.idx != 0) {
@@ -187,7 +182,7 @@ static sbit_status sbit__functions_define(sbit__import_scope *scope, sbit__map *
                                           const sbit_onnx_node *node, sbit_error *error)
 {
     for (size_t i = 0; i < node->output_count; i++) {
-        const char *name = sbit__functions_text(node->output[i]);
+        const char *name = sbit__import_text(node->output[i]);
         sbit_value_id id = {0};
         if (name[0] == '\0') {
             continue;
@@ -195,7 +190,7 @@ static sbit_status sbit__functions_define(sbit__import_scope *scope, sbit__map *
         if (sbit__map_find(defined, name, NULL)) {
             return sbit__fail(error, SBIT_ERR_INVALID_MODEL, name,
                               "function '%s' defines '%s' twice",
-                              sbit__functions_text(function->name), name);
+                              sbit__import_text(function->name), name);
         }
         SBIT__TRY(sbit__map_set(defined, name, 1, error));
         if (!sbit__map_find(&scope->names, name, NULL)) {
@@ -213,17 +208,17 @@ static sbit_status sbit__functions_define_all(sbit__importer *importer, sbit__im
     sbit_status status = SBIT_OK;
     sbit__map_init(&defined, &importer->ctx->allocator);
     for (size_t i = 0; i < function->input_count && status == SBIT_OK; i++) {
-        status = sbit__map_set(&defined, sbit__functions_text(function->input[i]), 1, error);
+        status = sbit__map_set(&defined, sbit__import_text(function->input[i]), 1, error);
     }
     for (size_t i = 0; i < function->node_count && status == SBIT_OK; i++) {
         status = sbit__functions_define(scope, &defined, function, &function->node[i], error);
     }
     for (size_t i = 0; i < function->output_count && status == SBIT_OK; i++) {
-        const char *formal = sbit__functions_text(function->output[i]);
+        const char *formal = sbit__import_text(function->output[i]);
         if (!sbit__map_find(&defined, formal, NULL)) {
             status = sbit__fail(error, SBIT_ERR_INVALID_MODEL, formal,
                                 "function '%s' does not produce its output '%s'",
-                                sbit__functions_text(function->name), formal);
+                                sbit__import_text(function->name), formal);
         }
     }
     sbit__map_deinit(&defined);
@@ -245,25 +240,10 @@ static sbit_status sbit__functions_opsets(sbit_graph *graph, const sbit_onnx_fun
     return SBIT_OK;
 }
 
-static sbit_status sbit__functions_body(sbit__importer *importer, sbit__import_scope *caller,
-                                        sbit__import_scope *scope, const sbit_onnx_node *node,
-                                        sbit__import_call *call, sbit_error *error)
-{
-    const sbit_onnx_function *function = call->function;
-    SBIT__TRY(sbit__functions_bind_attrs(caller, scope, node, call, error));
-    SBIT__TRY(sbit__functions_bind_inputs(caller, scope, node, function, error));
-    SBIT__TRY(sbit__functions_bind_outputs(caller, scope, node, function, error));
-    SBIT__TRY(sbit__functions_define_all(importer, scope, function, error));
-    for (size_t i = 0; i < function->node_count; i++) {
-        SBIT__TRY(sbit__import_node(importer, scope, &function->node[i], error));
-    }
-    return sbit__functions_opsets(scope->graph, function, error);
-}
-
 static sbit_status sbit__functions_check_call(sbit__importer *importer, const sbit_onnx_node *node,
                                               const sbit__import_call *call, sbit_error *error)
 {
-    const char *name = sbit__functions_text(call->function->name);
+    const char *name = sbit__import_text(call->function->name);
     for (const sbit__import_call *around = call->outer; around != NULL; around = around->outer) {
         if (around->function == call->function) {
             return sbit__fail(error, SBIT_ERR_INVALID_MODEL, name,
@@ -282,25 +262,34 @@ static sbit_status sbit__functions_check_call(sbit__importer *importer, const sb
     return SBIT_OK;
 }
 
-SBIT__FN sbit_status sbit__import_inline(sbit__importer *importer, sbit__import_scope *caller,
-                                         const sbit_onnx_node *node,
-                                         const sbit_onnx_function *function, sbit_error *error)
+static sbit_status sbit__functions_bind(sbit__importer *importer, sbit__import_scope *caller,
+                                        sbit__import_scope *scope, const sbit_onnx_node *node,
+                                        sbit__import_call *call, sbit_error *error)
 {
-    sbit__import_scope scope;
-    sbit__import_call call;
-    memset(&call, 0, sizeof(call));
-    call.function = function;
-    call.outer = caller->call;
-    call.depth = caller->call != NULL ? caller->call->depth + 1 : 1;
-    SBIT__TRY(sbit__functions_check_call(importer, node, &call, error));
-    sbit__import_open_scope(importer, &scope, caller->graph, NULL, &call);
+    const sbit_onnx_function *function = call->function;
+    SBIT__TRY(sbit__functions_check_call(importer, node, call, error));
+    SBIT__TRY(sbit__functions_bind_attrs(caller, scope, node, call, error));
+    SBIT__TRY(sbit__functions_bind_inputs(caller, scope, node, function, error));
+    SBIT__TRY(sbit__functions_bind_outputs(caller, scope, node, function, error));
+    SBIT__TRY(sbit__functions_define_all(importer, scope, function, error));
+    return sbit__functions_opsets(scope->graph, function, error);
+}
+
+SBIT__FN sbit_status sbit__functions_enter(sbit__importer *importer, sbit__import_scope *caller,
+                                           const sbit_onnx_node *node,
+                                           const sbit_onnx_function *function,
+                                           sbit__import_call *call, sbit__import_scope *scope,
+                                           sbit_error *error)
+{
     const char *own = node->name.size != 0 ? node->name.data : node->op_type.data;
-    scope.prefix = caller->prefix[0] == '\0' ? own
-                                             : sbit__arena_printf(&caller->graph->family->arena,
-                                                                  "%s/%s", caller->prefix, own);
-    const sbit_status status =
-        scope.prefix == NULL ? sbit__fail_oom(error, strlen(own))
-                             : sbit__functions_body(importer, caller, &scope, node, &call, error);
-    sbit__import_close_scope(&scope);
-    return status;
+    memset(call, 0, sizeof(*call));
+    call->function = function;
+    call->outer = caller->call;
+    call->depth = caller->call != NULL ? caller->call->depth + 1 : 1;
+    sbit__import_open_scope(importer, scope, caller->graph, NULL, call);
+    scope->prefix = caller->prefix[0] == '\0' ? own
+                                              : sbit__arena_printf(&caller->graph->family->arena,
+                                                                   "%s/%s", caller->prefix, own);
+    return scope->prefix == NULL ? sbit__fail_oom(error, strlen(own))
+                                 : sbit__functions_bind(importer, caller, scope, node, call, error);
 }

@@ -204,7 +204,7 @@ SBIT__FN sbit_status sbit__graph_set_outputs(sbit_graph *graph, const sbit_value
 SBIT__FN sbit_status sbit__graph_clone_borrowing(const sbit_graph *graph, sbit_graph **out,
                                                  sbit_error *error);
 
-/* >>import (import.c, functions.c) */
+/* >>import (scopes.c, functions.c, import.c) */
 struct sbit__import_call;
 /* Where names are looked up: one for each graph, and one for each function call inlined in it. */
 typedef struct sbit__import_scope {
@@ -237,6 +237,7 @@ typedef struct sbit__import_call {
 } sbit__import_call;
 
 SBIT__FN const char *sbit__graph_domain(sbit_str domain); /* "ai.onnx" becomes "" */
+SBIT__FN const char *sbit__import_text(sbit_str text); /* "" for none */
 SBIT__FN const char *sbit__import_label(const sbit_onnx_node *node, char *text, size_t size);
 SBIT__FN void sbit__import_open_scope(sbit__importer *importer, sbit__import_scope *scope,
                                       sbit_graph *graph, sbit__import_scope *outer,
@@ -248,20 +249,21 @@ SBIT__FN sbit_status sbit__import_define(sbit__import_scope *scope, const char *
 SBIT__FN sbit_status sbit__import_resolve(sbit__import_scope *scope, const char *name,
                                           const sbit_onnx_node *reader, sbit_value_id *out,
                                           sbit_error *error);
-SBIT__FN sbit_status sbit__import_outputs(sbit__import_scope *scope, const sbit_onnx_node *node,
-                                          sbit_error *error);
-SBIT__FN sbit_status sbit__import_node(sbit__importer *importer, sbit__import_scope *scope,
-                                       const sbit_onnx_node *source, sbit_error *error);
 /* The attributes of a node with references to the enclosing call's replaced. */
 SBIT__FN sbit_status sbit__import_attrs(sbit__import_scope *scope, const sbit_onnx_node *node,
                                         sbit__import_attr **out, size_t *count, sbit_error *error);
 /* Names that training graphs define must not be given to new values: they share the scope. */
 SBIT__FN sbit_status sbit__import_reserve_names(sbit_graph *graph, sbit_error *error);
-SBIT__FN const sbit_onnx_function *sbit__import_find_function(const sbit__importer *importer,
-                                                              const sbit_onnx_node *node);
-SBIT__FN sbit_status sbit__import_inline(sbit__importer *importer, sbit__import_scope *scope,
-                                         const sbit_onnx_node *call_node,
-                                         const sbit_onnx_function *function, sbit_error *error);
+/* The function that a node calls; NULL: it calls none. */
+SBIT__FN const sbit_onnx_function *sbit__functions_named(const sbit__importer *importer,
+                                                         const sbit_onnx_node *node);
+/* Opens the scope of a call: arguments, results and what the function's nodes define have their
+ * names there. To be closed even after a failure. */
+SBIT__FN sbit_status sbit__functions_enter(sbit__importer *importer, sbit__import_scope *caller,
+                                           const sbit_onnx_node *node,
+                                           const sbit_onnx_function *function,
+                                           sbit__import_call *call, sbit__import_scope *scope,
+                                           sbit_error *error);
 
 /* >>for passes */
 /* Moves the nodes and values of a body into its parent graph, before `before` (none: at the end):
