@@ -23,7 +23,8 @@ static const char sbit__op_kind[] = "operator";
 
 static bool sbit__op_row_matches(const sbit_op_row *row, const char *domain, const char *op_type)
 {
-    return strcmp(row->op_type, op_type) == 0 && strcmp(sbit__op_domain(row->domain), domain) == 0;
+    return row->op_type[0] == op_type[0] && /* mostly no, without a call */
+           strcmp(row->op_type, op_type) == 0 && strcmp(sbit__op_domain(row->domain), domain) == 0;
 }
 
 SPARSEBIT_API sbit_status sbit_operator_register(sbit_ctx *ctx, const sbit_op_row *row,
