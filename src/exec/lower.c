@@ -342,10 +342,12 @@ static sbit_status sbit__lower_round(sbit__lowering *lower, const sbit__lower_en
     return status;
 }
 
+/* A simulation keeps channels first: what computes those adds pieces of sums as ONNX Runtime does. */
 static sbit_status sbit__lower_run(sbit__lowering *lower, bool integers, sbit_error *error)
 {
     const size_t first = integers ? 0 : SBIT__LOWER_PHASE_float;
-    for (size_t p = first; p < SBIT__COUNT_OF(sbit__lower_phases); p++) {
+    const size_t end = integers ? SBIT__COUNT_OF(sbit__lower_phases) : SBIT__LOWER_PHASE_last;
+    for (size_t p = first; p < end; p++) {
         size_t count = 0;
         const sbit__lower_entry *entries = sbit__lower_phases[p](&count);
         do {
@@ -385,7 +387,7 @@ SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint
     lower.graph = graph;
     lower.kept = kept;
     lower.kept_limit = kept_limit;
-    lower.exact = desc->exact || desc->disable_integers;
+    lower.exact = desc->exact;
     lower.result = result;
     lower.arena = arena;
     status = sbit__facts_init(&lower.facts, graph, NULL);
