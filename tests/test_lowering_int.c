@@ -322,6 +322,45 @@ TEST(products)
     }
 }
 
+/* W4A8: int4 and uint4 weights with scales and zero points of their channels. */
+TEST(weights_of_four_bits_are_unpacked)
+{
+    static const sbit_dtype types[] = {SBIT_I4, SBIT_U4};
+    static const char *const dims[] = {"11,5,3,3", "7,15", "15,7"};
+    static const char *const ops[] = {"Conv", "Gemm", "MatMul"};
+    static const char *const names[] = {"QConv", "QGemm", "QMatMul"};
+    static const int64_t axes[] = {0, 0, 1};
+    for (size_t i = 0; i < 6; i++) {
+        const size_t op = i / 2;
+        const sbit_dtype dtype = types[i % 2];
+        uint8_t data[248], zeros[6];
+        float scales[11];
+        build b;
+        sbit_value_id in[2], w[3];
+        sbit_attr attrs[2];
+        build_begin(&b, 21);
+        for (size_t k = 0; k < sizeof data; k++) {
+            data[k] = (uint8_t)(k * 167 + 19 * i);
+        }
+        for (size_t k = 0; k < 11; k++) {
+            scales[k] = 0.01f + 0.001f * (float)k;
+            zeros[k / 2] = (uint8_t)(0x93 + 7 * k);
+        }
+        w[0] = build_constant(&b, "w", dtype, dims[op], data);
+        w[1] = build_constant(&b, "ws", SBIT_F32, op == 0 ? "11" : "7", scales);
+        w[2] = build_constant(&b, "wz", dtype, op == 0 ? "11" : "7", zeros);
+        attrs[0] = build_int("axis", axes[op]);
+        in[0] = build_input(&b, "x", SBIT_F32, op == 0 ? "1,5,6,7" : "4,15");
+        in[0] = pair(&b, in[0], 0.02f, SBIT_U8, 120);
+        in[1] = build_node(&b, "DequantizeLinear", "wdq", w, 3, attrs, 1);
+        attrs[1] = build_int("transB", 1);
+        const sbit_value_id y =
+            build_node(&b, ops[op], "product", in, 2, attrs + 1, op == 1 ? 1 : 0);
+        check_graph(&b, y, 0.03f, SBIT_U8, 100, names[op], 2);
+        build_end(&b);
+    }
+}
+
 TEST(elementwise)
 {
     static const char *const ops[] = {"Add", "Sub", "Mul"};

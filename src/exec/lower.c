@@ -346,7 +346,8 @@ static sbit_status sbit__lower_round(sbit__lowering *lower, const sbit__lower_en
 static sbit_status sbit__lower_run(sbit__lowering *lower, bool integers, sbit_error *error)
 {
     const size_t first = integers ? 0 : SBIT__LOWER_PHASE_float;
-    const size_t end = integers ? SBIT__COUNT_OF(sbit__lower_phases) : SBIT__LOWER_PHASE_last;
+    const size_t end =
+        integers ? SBIT__COUNT_OF(sbit__lower_phases) : (size_t)SBIT__LOWER_PHASE_last;
     for (size_t p = first; p < end; p++) {
         size_t count = 0;
         const sbit__lower_entry *entries = sbit__lower_phases[p](&count);

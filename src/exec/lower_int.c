@@ -14,7 +14,7 @@
  *   DQ -> operator that only moves values -> Q of the same scale and zero point        itself
  *   operator that only moves values, or MaxPool -> Q     Q before it (sparsebit's placement)
  * Scales and zero points are constants, one per tensor; weights have one, or one for each output
- * channel. Types of 8 bits. Relu and Clip become bounds: rounding is monotone, so that
+ * channel. Types of 8 bits; weights of fewer are unpacked. Relu and Clip become bounds: rounding is monotone, so that
  * Q(clip(v, a, b)) = clamp(Q(v), Q(a), Q(b)). An int32 bias is added to the sum if its scale is
  * s_x * s_w to the bit and the sum cannot overflow, else it is a float one.
  */
@@ -296,6 +296,44 @@ typedef struct sbit__int_product {
     size_t pad_count;
 } sbit__int_product;
 
+/* Several in a byte. */
+static bool sbit__int_is_packed(sbit_dtype dtype)
+{
+    return dtype == SBIT_I4 || dtype == SBIT_U4 || dtype == SBIT_I2 || dtype == SBIT_U2;
+}
+
+/* A constant of such a type becomes one of int8 with the same numbers; none stays none. */
+static sbit_status sbit__int_unpack(sbit__lowering *lower, sbit_value_id *id, sbit_error *error)
+{
+    const sbit_tensor *from = sbit__lower_constant(lower, *id);
+    if (from == NULL || !sbit__int_is_packed(from->dtype)) {
+        return SBIT_OK;
+    }
+    sbit_tensor to = *from;
+    const size_t bytes = (size_t)sbit_tensor_count(from);
+    int8_t *data = (int8_t *)sbit__alloc(&lower->ctx->allocator, bytes);
+    if (data == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        data[i] = (int8_t)sbit__tensor_i64_at(from, (int64_t)i);
+    }
+    to.dtype = SBIT_I8;
+    to.data = data;
+    const sbit_status status = sbit_graph_add_constant(lower->graph, "unpacked", &to, id, error);
+    sbit__free(&lower->ctx->allocator, data, bytes);
+    return status;
+}
+
+/* Kernels know weights of 8 bits. */
+static sbit_status sbit__int_unpack_weight(sbit__lowering *lower, sbit__int_param *w,
+                                           sbit_error *error)
+{
+    w->dtype = sbit__int_is_packed(w->dtype) ? SBIT_I8 : w->dtype;
+    SBIT__TRY(sbit__int_unpack(lower, &w->x, error));
+    return sbit__int_unpack(lower, &w->zero, error);
+}
+
 /* DQ of a constant weight, one scale or one for each index of its output axis. */
 static bool sbit__int_weight(const sbit__lowering *lower, sbit_value_id id,
                              sbit__int_product *product)
@@ -310,8 +348,9 @@ static bool sbit__int_weight(const sbit__lowering *lower, sbit_value_id id,
     q = sbit__lower_constant(lower, node->inputs[0]);
     scale = sbit__lower_constant(lower, node->inputs[1]);
     zero = sbit__lower_constant(lower, sbit__lower_in(node, 2));
-    if (q == NULL || scale == NULL || !sbit__int_is_8(q->dtype) || scale->dtype != SBIT_F32 ||
-        (sbit__lower_in(node, 2).idx != 0 && zero == NULL) || q->rank < 2 ||
+    if (q == NULL || scale == NULL || !(sbit__int_is_8(q->dtype) || sbit__int_is_packed(q->dtype)) ||
+        scale->dtype != SBIT_F32 || (sbit__lower_in(node, 2).idx != 0 && zero == NULL) ||
+        q->rank < 2 ||
         product->axis >= q->rank) { /* a vector has no output channels */
         return false;
     }
@@ -604,7 +643,7 @@ static sbit_status sbit__int_product_entry(sbit__lowering *lower, const sbit_nod
     if (!sbit__int_weight(lower, node->inputs[1], &product) &&
         !(matmul && sbit__int_dq(lower, node->inputs[1], &product.w))) {
         return sbit__lower_reason(lower, node->id,
-                                  "float: the weight is no constant of 8 bits with one scale or "
+                                  "float: the weight is no constant of 2 to 8 bits with one scale or "
                                   "one for each output channel",
                                   error);
     }
@@ -623,6 +662,7 @@ static sbit_status sbit__int_product_entry(sbit__lowering *lower, const sbit_nod
     if (product.largest > INT32_MAX) {
         return sbit__lower_reason(lower, node->id, "float: its sums may not fit in int32", error);
     }
+    SBIT__TRY(sbit__int_unpack_weight(lower, &product.w, error));
     sbit__int_tail_init(&tail, node->outputs[0]);
     if (strcmp(op_type, "QConv") == 0) {
         sbit__int_take_pad(lower, node, &product);
@@ -723,7 +763,7 @@ static sbit_status sbit__int_conv_transpose(sbit__lowering *lower, const sbit_no
     if (side == 0 || !sbit__int_weight(lower, node->inputs[1], &product)) {
         return sbit__lower_reason(lower, node->id,
                                   "float: integer ConvTranspose has one group, a constant weight "
-                                  "of 8 bits and windows side by side",
+                                  "of 2 to 8 bits and windows side by side",
                                   error);
     }
     if (sbit__lower_in(node, 2).idx != 0) {
@@ -735,6 +775,7 @@ static sbit_status sbit__int_conv_transpose(sbit__lowering *lower, const sbit_no
     if (product.largest / (side * side) > INT32_MAX) {
         return sbit__lower_reason(lower, node->id, "float: its sums may not fit in int32", error);
     }
+    SBIT__TRY(sbit__int_unpack_weight(lower, &product.w, error));
     sbit__int_tail_init(&tail, node->outputs[0]);
     (void)sbit__int_follow(lower, &tail);
     SBIT__TRY(sbit__int_spread(lower, &product.w.x, 0, side * side, error));
