@@ -165,7 +165,7 @@ static bool accept_configs(void)
          "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, RATIO: 0.9, SCHEDULE: agp}\n"},
         {HOME "/l1.yaml", "SPARSER: {TYPE: structured, STRATEGY: l1norm}\n"},
         {HOME "/l1-45.yaml", "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.46}\n"},
-        {HOME "/2of4.yaml", "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, PATTERN: 2:4}\n"},
+        {HOME "/2of4.yaml", "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, N_OF_M: \"2:4\"}\n"},
         {HOME "/int8.yaml",
          "PLACEMENT: generic\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: lsq, BIT: "
          "8}}\nA: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: lsq, BIT: 8}}\n"}};

@@ -698,7 +698,10 @@ TEST(einsum_forms)
     static const char *const forms[][4] = {{"ij,jk->ik", "2,3", "3,4", NULL},
                                            {"bhid, bhjd -> bhij", "2,2,3,4", "2,2,5,4", NULL},
                                            {"ij->ji", "2,3", NULL, NULL},
-                                           {"bi,ij,bj->b", "2,3", "3,4", "2,4"}};
+                                           {"bi,ij,bj->b", "2,3", "3,4", "2,4"},
+                                           {"...ij,jk->...ik", "2,3,4,2", "2,3", NULL},
+                                           {"...i,...i->...", "2,1,3", "4,3", NULL},
+                                           {"i...,i...j->...j", "2,3", "2,3,4", NULL}};
     for (size_t i = 0; i < COUNT(forms); i++) {
         grad_case c = grad_of("Einsum", forms[i][1], forms[i][2], forms[i][3]);
         grad_attr(&c, grad_text("equation", forms[i][0]));
@@ -819,6 +822,14 @@ TEST(less_common_operators)
         {"GlobalLpPool", 22, {"2,3,4"}, NULL, 0, "p=1", 0, 0, 0, 0, 0},
         {"TopK", 11, {"3,5"}, "2", 1, "axis=1 largest=0", 0, 0, 0, 1, 2},
         {"CenterCropPad", 18, {"4,5"}, "6,3", 1, "", 0, 0, 0, 0, 0},
+        {"CumProd", 26, {"2,3,4"}, "1", 1, "", 0, 0, 0, 0, 0},
+        {"CumProd", 26, {"2,3,4"}, "-1", 1, "exclusive=1", 0, 0, 0, 0, 0},
+        {"CumProd", 26, {"2,5"}, "1", 1, "exclusive=1 reverse=1", 0, 0, 0, 0, 0},
+        {"CumProd", 26, {"2,3,4"}, "0", 1, "reverse=1", 0, 0, 0, 0, 0},
+        {"DFT", 17, {"2,5,1"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"DFT", 17, {"2,6,3,2"}, NULL, 0, "axis=2", 0, 0, 0, 0, 0},
+        {"DFT", 20, {"2,6,1"}, NULL, 0, "onesided=1", 0, 0, 0, 0, 0},
+        {"DFT", 20, {"2,5,2"}, NULL, 0, "inverse=1", 0, 0, 0, 0, 0},
         {"SwiGLU", 28, {"3,4", "3,4"}, NULL, 0, "alpha=1.3", -3, 3, 0, 0, 0},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

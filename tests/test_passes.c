@@ -5,7 +5,8 @@
  * and as it became run on the same random inputs. Where numbers matter they are worked by hand.
  * interop/check_simplify.py compares whole models with onnxruntime.
  */
-#include "../src/passes/passes_private.h"
+#include "../src/exec/exec_private.h"
+#include "../src/grad/grad_private.h"
 #include "test.h"
 #include "build_graph.h"
 
@@ -1104,30 +1105,73 @@ TEST(an_initial_state_of_zeros_is_left_out)
 
 /* ---- inline_if */
 
-TEST(an_if_that_is_decided_is_inlined)
+/* y = If(cond) {Exp x} else {Neg x} */
+static sbit_value_id if_of(build *b, sbit_value_id cond, sbit_value_id x)
 {
-    build b;
-    const bool no = false;
     sbit_attr attrs[2];
-    build_begin(&b, 17);
-    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,4");
-    const sbit_value_id cond = build_constant(&b, "cond", SBIT_BOOL, "", &no);
     memset(attrs, 0, sizeof attrs);
-    for (int i = 0; i < 2 && !b.failed; i++) {
+    for (int i = 0; i < 2 && !b->failed; i++) {
         sbit_value_id inner = {0}, out = {0};
         const sbit_node_id none = {0};
         attrs[i].name = i == 0 ? "then_branch" : "else_branch";
         attrs[i].type = SBIT_ONNX_ATTR_GRAPH;
-        CHECK_OK(sbit__graph_new_body(b.graph, &attrs[i].g, &b.error), b.error);
-        CHECK_OK(sbit__graph_capture(attrs[i].g, x, &inner, &b.error), b.error);
+        CHECK_OK(sbit__graph_new_body(b->graph, &attrs[i].g, &b->error), b->error);
+        CHECK_OK(sbit__graph_capture(attrs[i].g, x, &inner, &b->error), b->error);
         CHECK_OK(sbit__emit(attrs[i].g, none, i == 0 ? "Exp" : "Neg", "inner", &inner, 1, NULL, 0,
-                            &out, &b.error),
-                 b.error);
-        CHECK_OK(sbit_graph_add_output(attrs[i].g, out, &b.error), b.error);
+                            &out, &b->error),
+                 b->error);
+        CHECK_OK(sbit_graph_add_output(attrs[i].g, out, &b->error), b->error);
     }
-    const sbit_value_id y = build_node(&b, "If", "if", &cond, 1, attrs, 2);
-    build_output(&b, build_unary(&b, "Abs", "y", y));
+    return build_node(b, "If", "if", &cond, 1, attrs, 2);
+}
+
+TEST(an_if_that_is_decided_is_inlined)
+{
+    build b;
+    const bool no = false;
+    build_begin(&b, 17);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,4");
+    const sbit_value_id cond = build_constant(&b, "cond", SBIT_BOOL, "", &no);
+    build_output(&b, build_unary(&b, "Abs", "y", if_of(&b, cond, x)));
     becomes(&b, "Abs 1 Neg 1");
+}
+
+/* One that is not decided is differentiated through the branch that is taken. */
+TEST(an_if_has_the_gradient_of_its_branch)
+{
+    build b;
+    float data[3] = {0.5f, -1.0f, 200.0f}; /* exp(200) is infinite */
+    sbit_value_id grad = {0};
+    sbit_session *session = NULL;
+    sbit_session_desc desc;
+    build_begin(&b, 17);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "3");
+    const sbit_value_id cond = build_input(&b, "cond", SBIT_BOOL, "");
+    const sbit_attr keep = build_int("keepdims", 0);
+    const sbit_value_id y = if_of(&b, cond, x);
+    const sbit_value_id loss = build_node(&b, "ReduceSum", "loss", &y, 1, &keep, 1);
+    memset(&desc, 0, sizeof desc);
+    desc.outputs = &grad;
+    desc.output_count = 1;
+    if (!b.failed) {
+        CHECK_OK(sbit_graph_add_gradients(b.graph, loss, &x, 1, &grad, &b.error), b.error);
+        CHECK(grad.idx != 0);
+        CHECK_OK(sbit_session_create(b.graph, &desc, &session, &b.error), b.error);
+    }
+    for (int taken = 0; session != NULL && taken < 2; taken++) {
+        bool yes = taken == 1;
+        sbit_tensor condition = build_tensor(SBIT_BOOL, "", &yes);
+        sbit_tensor tensor = build_tensor(SBIT_F32, "3", data);
+        CHECK_OK(sbit_session_set_input(session, "x", &tensor, &b.error), b.error);
+        CHECK_OK(sbit_session_set_input(session, "cond", &condition, &b.error), b.error);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        const float *g = (const float *)sbit_session_output(session, 0)->tensor.data;
+        for (int i = 0; i < (yes ? 2 : 3); i++) {
+            CHECK_NEAR((double)g[i], yes ? exp((double)data[i]) : -1.0, 1e-6);
+        }
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
 }
 
 /* ---- the driver */

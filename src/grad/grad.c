@@ -240,22 +240,140 @@ static sbit_status sbit__gradients_visit(sbit__gradients *d, sbit_node_id id, sb
     return g.status;
 }
 
-/* Operators that are written with others and have no gradient of their own become those. */
-static sbit_status sbit__gradients_expand(sbit_graph *graph, sbit_error *error)
+/* Both outputs have the same known rank and dims that are surely equal. */
+static bool sbit__gradients_alike(const sbit_type *a, const sbit_type *b)
 {
-    bool any = false;
-    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;) {
-        int32_t opset = 0;
-        const sbit_op_row *row = sbit__op_row(graph, sbit_graph_node(graph, id), &opset);
-        const sbit_node_id next = sbit_graph_next(graph, id);
-        const bool expands = row != NULL && row->gradient == NULL && row->expand != NULL;
-        if (expands) {
-            SBIT__TRY(row->expand(graph, id, error));
-            any = true;
-        }
-        id = expands ? sbit_graph_first(graph) : next;
+    return a->kind == SBIT_KIND_TENSOR && a->rank >= 0 && sbit__graph_type_equal(a, b);
+}
+
+/* The body of a branch of an If whose results can be chosen from with Where; NULL: none. */
+static sbit_graph *sbit__gradients_branch(const sbit_node *node, const char *name,
+                                          const sbit_graph *like)
+{
+    const sbit_attr *attr = sbit_node_attr(node, name);
+    bool ok = attr != NULL && attr->type == SBIT_ONNX_ATTR_GRAPH && attr->g != NULL &&
+              sbit_graph_output_count(attr->g) == node->output_count &&
+              sbit_graph_input_count(attr->g) == 0;
+    for (size_t i = 0; ok && like != NULL && i < node->output_count; i++) {
+        ok = sbit__gradients_alike(&sbit_graph_value(like, sbit_graph_output(like, i))->type,
+                                   &sbit_graph_value(attr->g, sbit_graph_output(attr->g, i))->type);
     }
-    return any ? sbit_infer(graph, error) : SBIT_OK;
+    return ok ? attr->g : NULL;
+}
+
+/* y = Where(condition, a, b), placed before a node; y may be there already. */
+static sbit_status sbit__gradients_where(sbit_graph *graph, sbit_value_id condition,
+                                         sbit_value_id a, sbit_value_id b, sbit_value_id *y,
+                                         sbit_node_id before, sbit_error *error)
+{
+    const sbit_value_id inputs[3] = {condition, a, b};
+    sbit_node_desc desc;
+    sbit_node_id added;
+    if (y->idx == 0) {
+        const sbit_type type = sbit__type_unknown();
+        SBIT__TRY(sbit_graph_add_value(graph, "if", &type, y, error));
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "Where";
+    desc.name = "if";
+    desc.inputs = inputs;
+    desc.input_count = 3;
+    desc.outputs = y;
+    desc.output_count = 1;
+    desc.before = before;
+    return sbit_graph_add_node(graph, &desc, &added, error);
+}
+
+/* The nodes of a branch (`first` and later ones) read 0 in place of what is differentiated, unless
+ * the branch is taken: what they make of it then is finite more often, and its gradient is 0 in any
+ * case. */
+static sbit_status sbit__gradients_gate(sbit__gradients *d, uint32_t first, sbit_value_id condition,
+                                        bool yes, sbit_error *error)
+{
+    sbit_value_id *gates =
+        (sbit_value_id *)sbit__arena_array(&d->arena, d->value_limit, sizeof *gates);
+    sbit_node_id begin = sbit_graph_first(d->graph);
+    if (gates == NULL) {
+        return sbit__fail_oom(error, d->value_limit * sizeof *gates);
+    }
+    while (begin.idx != 0 && begin.idx < first) {
+        begin = sbit_graph_next(d->graph, begin);
+    }
+    for (sbit_node_id id = begin; id.idx >= first; id = sbit_graph_next(d->graph, id)) {
+        for (size_t i = 0; i < sbit_graph_node(d->graph, id)->input_count; i++) {
+            const sbit_value_id in = sbit_graph_node(d->graph, id)->inputs[i];
+            if (in.idx == 0 || in.idx >= d->value_limit || !d->depends[in.idx]) {
+                continue;
+            }
+            if (gates[in.idx].idx == 0) {
+                const sbit_dtype dtype = sbit_graph_value(d->graph, in)->type.dtype;
+                sbit_value_id zero;
+                SBIT__TRY(sbit__add_scalar(d->graph, "zero", dtype, 0, 0.0, &zero, error));
+                SBIT__TRY(sbit__gradients_where(d->graph, condition, yes ? in : zero,
+                                                yes ? zero : in, &gates[in.idx], begin, error));
+            }
+            SBIT__TRY(sbit_graph_set_node_input(d->graph, id, i, gates[in.idx], error));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* If becomes the nodes of both branches, whose results have the same shapes, and Where: the branch
+ * that was not taken gets the gradient 0. */
+static sbit_status sbit__gradients_branches(sbit__gradients *d, sbit_node_id id, bool *any,
+                                            sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(d->graph, id);
+    const size_t count = node->output_count;
+    const sbit_value_id condition = node->inputs[0];
+    sbit_graph *yes = sbit__gradients_branch(node, "then_branch", NULL);
+    sbit_value_id *ids = (sbit_value_id *)sbit__arena_array(&d->arena, 3 * count + 1, sizeof *ids);
+    sbit_graph *no = yes != NULL ? sbit__gradients_branch(node, "else_branch", yes) : NULL;
+    if (ids == NULL) {
+        return sbit__fail_oom(error, count * sizeof *ids);
+    }
+    if (no == NULL || sbit_graph_value(d->graph, condition)->type.rank != 0) {
+        return SBIT_OK; /* it is named with the others that have no gradient */
+    }
+    memcpy(ids, node->outputs, count * sizeof *ids);
+    for (size_t branch = 0; branch < 2; branch++) {
+        const uint32_t first = sbit_graph_node_limit(d->graph);
+        SBIT__TRY(sbit__graph_inline_body(branch == 0 ? yes : no, id, NULL,
+                                          ids + (1 + branch) * count, error));
+        SBIT__TRY(sbit__gradients_gate(d, first, condition, branch == 0, error));
+    }
+    const sbit_node_id next = sbit_graph_next(d->graph, id);
+    sbit_graph_erase_node(d->graph, id);
+    for (size_t i = 0; i < count; i++) {
+        if (ids[i].idx != 0) {
+            SBIT__TRY(sbit__gradients_where(d->graph, condition, ids[count + i],
+                                            ids[2 * count + i], &ids[i], next, error));
+        }
+    }
+    *any = true;
+    return SBIT_OK;
+}
+
+/* Operators on the way that are written with others and have no gradient of their own become those.
+ */
+static sbit_status sbit__gradients_expand(sbit__gradients *d, const sbit_node_id *order,
+                                          size_t count, bool *any, sbit_error *error)
+{
+    for (size_t n = 0; n < count; n++) {
+        const sbit_node *node = sbit_graph_node(d->graph, order[n]);
+        int32_t opset = 0;
+        const sbit_op_row *row = sbit__op_row(d->graph, node, &opset);
+        if (row == NULL || row->gradient != NULL || !sbit__gradients_visits(d, node)) {
+            continue;
+        }
+        if (sbit__is_op(node, "If")) {
+            SBIT__TRY(sbit__gradients_branches(d, order[n], any, error));
+        } else if (row->expand != NULL) {
+            SBIT__TRY(row->expand(d->graph, order[n], error));
+            *any = true;
+        }
+    }
+    return SBIT_OK;
 }
 
 static sbit_status sbit__gradients_run(sbit__gradients *d, sbit_value_id loss,
@@ -263,15 +381,18 @@ static sbit_status sbit__gradients_run(sbit__gradients *d, sbit_value_id loss,
                                        sbit_value_id *gradients, sbit_error *error)
 {
     size_t nodes = 0;
-    SBIT__TRY(sbit_infer(d->graph, error));
-    SBIT__TRY(sbit__gradients_expand(d->graph, error));
-    SBIT__TRY(sbit__gradients_init(d, loss, wanted, count, error));
-    sbit_node_id *order =
-        (sbit_node_id *)sbit__arena_array(&d->arena, d->node_limit + 1, sizeof *order);
-    if (order == NULL) {
-        return sbit__fail_oom(error, d->node_limit * sizeof *order);
+    sbit_node_id *order = NULL;
+    for (bool again = true; again;) { /* what operators become may have to be expanded, too */
+        SBIT__TRY(sbit_infer(d->graph, error));
+        SBIT__TRY(sbit__gradients_init(d, loss, wanted, count, error));
+        order = (sbit_node_id *)sbit__arena_array(&d->arena, d->node_limit + 1, sizeof *order);
+        if (order == NULL) {
+            return sbit__fail_oom(error, d->node_limit * sizeof *order);
+        }
+        SBIT__TRY(sbit__gradients_mark(d, loss, order, &nodes, error));
+        again = false;
+        SBIT__TRY(sbit__gradients_expand(d, order, nodes, &again, error));
     }
-    SBIT__TRY(sbit__gradients_mark(d, loss, order, &nodes, error));
     SBIT__TRY(sbit__gradients_check(d, order, nodes, error));
     if (d->matters[loss.idx]) {
         SBIT__TRY(sbit__gradients_seed(d, loss, error));

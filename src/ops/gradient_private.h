@@ -18,7 +18,8 @@
  *     NormGrad(dy, x) {axis, epsilon, rms} -> dx, normalized x
  *     SoftmaxGrad(dy, y) {axis, log, flat}
  *     CrossEntropy(logits, targets) -> loss, dlogits; Distillation likewise
- *     LrnGrad(dy, x)                        ResizeGrad(x, roi, scales, sizes, dy) {of, version}
+ *     LrnGrad(dy, x)                        CumProdGrad(dy, x, axis)
+ *     ResizeGrad(x, roi, scales, sizes, dy) {of, version}
  *     LabelLossGrad(dy, scores, labels, weights) {of}
  *     AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) -> dq, dk, dv, dmask, dpast k,
  * dpast v RecurrentGrad(x, W, R, B, lengths, h0, c0, P, dY, dYh, dYc) {of} -> their gradients
@@ -57,7 +58,7 @@ extern "C" {
                 X(batch_norm_train) X(layer_norm) X(group_norm) X(softmax)                         \
                     X(cross_entropy) /* ops/gradients_more.c */                                    \
         X(reduce_log_sum) X(reduce_prod) X(lp_normalization) X(mean_variance) X(lrn) X(mod)        \
-            X(trilu) X(cum_sum) X(scatter_elements) X(scatter_nd) X(compress) X(center_crop_pad)   \
+            X(trilu) X(cum_sum) X(cum_prod) X(dft) X(scatter_elements) X(scatter_nd) X(compress) X(center_crop_pad)   \
                 X(max_unpool) X(top_k) X(rotary) X(swiglu) X(lp_pool) X(global_lp_pool)            \
                     X(label_loss) X(attention) X(rnn)
 

@@ -710,8 +710,21 @@ static bool sbit__g_has(const char *term, size_t size, char letter)
     return memchr(term, letter, size) != NULL;
 }
 
-/* d operand i = Einsum("y,others->term i")(dy, others): for explicit equations without "..." in
- * which no term has a letter twice, and each letter of i stands in another term or the result. */
+/* An ellipsis of a term stands for as many dims as in the result, or the term begins with it, so
+ * that broadcasting is summed as usual. */
+static bool sbit__g_ellipsis_fits(sbit_gradient *g, const char *term, size_t size, sbit_value_id x,
+                                  const char *result, sbit_value_id y)
+{
+    const bool own = sbit__g_has(term, size, '.');
+    if (!own || *term == '.') {
+        return true;
+    }
+    return strchr(result, '.') != NULL &&
+           sbit__g_rank(g, x) - (int32_t)size == sbit__g_rank(g, y) - (int32_t)strlen(result);
+}
+
+/* d operand i = Einsum("y,others->term i")(dy, others): for explicit equations in which no term has
+ * a letter twice, and each letter of i, and its ellipsis, stands in another term or the result. */
 SBIT__FN void sbit__grad_einsum(sbit_gradient *g)
 {
     enum {
@@ -722,9 +735,8 @@ SBIT__FN void sbit__grad_einsum(sbit_gradient *g)
     char equation[TEXT], text[TEXT];
     const char *terms[MOST + 1], *arrow = NULL;
     size_t sizes[MOST + 1], used = 0;
-    bool fits = strlen(given) < TEXT - 1 && g->input_count <= MOST;
+    bool fits = strlen(given) < TEXT - 8 && g->input_count <= MOST;
     for (size_t i = 0; fits && given[i] != '\0'; i++) {
-        fits = given[i] != '.';
         equation[used] = given[i];
         used += given[i] != ' ' ? 1 : 0;
     }
@@ -757,12 +769,24 @@ SBIT__FN void sbit__grad_einsum(sbit_gradient *g)
         for (size_t c = 0; c < sizes[i]; c++) {
             const char letter = terms[i][c];
             fits = fits && sbit__g_has(text, (size_t)size, letter) &&
-                   !sbit__g_has(terms[i] + c + 1, sizes[i] - c - 1, letter);
+                   (letter == '.' ||
+                    !sbit__g_has(terms[i] + c + 1, sizes[i] - c - 1, letter));
         }
-        snprintf(text + size, sizeof text - (size_t)size, "->%.*s", (int)sizes[i], terms[i]);
+        const bool spreads = sbit__g_has(text, (size_t)size, '.');
+        const char *dots = spreads && !sbit__g_has(terms[i], sizes[i], '.') ? "..." : "";
+        fits = fits && sbit__g_ellipsis_fits(g, terms[i], sizes[i], g->inputs[i], result,
+                                             g->outputs[0]);
+        snprintf(text + size, sizeof text - (size_t)size, "->%s%.*s", dots, (int)sizes[i],
+                 terms[i]);
         const sbit_attr attr = sbit__attr_string("equation", text);
         if (fits) {
-            g->input_grads[i] = sbit_gradient_add(g, "", "Einsum", inputs, (size_t)n, &attr, 1);
+            const sbit_value_id dx =
+                sbit_gradient_add(g, "", "Einsum", inputs, (size_t)n, &attr, 1);
+            if (spreads) {
+                sbit__g_fit(g, i, dx);
+            } else {
+                g->input_grads[i] = dx;
+            }
         }
     }
     if (!fits || arrow == NULL) {

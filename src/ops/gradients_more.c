@@ -147,6 +147,57 @@ SBIT__FN void sbit__grad_cum_sum(sbit_gradient *g)
     g->input_grads[0] = sbit_gradient_add(g, "", "CumSum", inputs, 2, attrs, 2);
 }
 
+SBIT__FN void sbit__grad_cum_prod(sbit_gradient *g)
+{
+    const sbit_value_id inputs[3] = {g->output_grads[0], g->inputs[0], g->inputs[1]};
+    g->input_grads[0] =
+        sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "CumProdGrad", inputs, 3, false, NULL);
+}
+
+/* y = F x, sums of N points: dx = N F^-1 dy, of a real x its real part; what a one-sided transform
+ * leaves out is 0. y = F^-1 x: dx = F dy / N. */
+SBIT__FN void sbit__grad_dft(sbit_gradient *g)
+{
+    const bool inverse = sbit_node_int(g->node, "inverse", 0) != 0, listed = g->opset >= 20;
+    const int32_t rank = sbit__g_rank(g, g->inputs[0]);
+    int64_t axis = listed ? -2 : sbit_node_int(g->node, "axis", 1);
+    const sbit_value_info *given =
+        listed && g->input_count > 2 ? sbit_graph_value(g->graph, g->inputs[2]) : NULL;
+    if (given != NULL && g->inputs[2].idx != 0) {
+        axis = given->is_constant ? sbit__tensor_i64_at(&given->constant, 0) : rank;
+    }
+    axis += axis < 0 ? rank : 0;
+    if (g->status != SBIT_OK || axis < 0 || axis >= rank - 1 || sbit__g_wanted(g, 1) ||
+        (inverse && sbit_node_int(g->node, "onesided", 0) != 0) ||
+        (g->input_count > 1 && g->inputs[1].idx != 0)) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "only transforms of all points along a fixed axis have a gradient, and "
+                           "no inverse one-sided ones");
+        return;
+    }
+    const int64_t points = sbit__g_length(g, g->inputs[0], axis);
+    sbit_value_id inputs[3];
+    sbit_attr attrs[2];
+    attrs[0] = sbit__attr_int("inverse", inverse ? 0 : 1);
+    attrs[1] = sbit__attr_int("axis", axis);
+    inputs[0] = g->output_grads[0];
+    inputs[1] = sbit__g_shape_of(g, &points, 1);
+    inputs[2] = sbit__g_shape_of(g, &axis, 1);
+    for (size_t i = 1; i < 3; i++) { /* scalars */
+        const sbit_value_id both[2] = {inputs[i], sbit__g_shape_of(g, &axis, 0)};
+        inputs[i] = sbit_gradient_add(g, "", "Reshape", both, 2, NULL, 0);
+    }
+    const sbit_value_id back =
+        sbit_gradient_add(g, "", "DFT", inputs, listed ? 3 : 2, attrs, listed ? 1 : 2);
+    const double n = (double)points;
+    const sbit_value_id dx = sbit__g_2(g, "Mul", back, sbit__g_number(g, inverse ? 1.0 / n : n));
+    const bool real = sbit__g_length(g, g->inputs[0], rank - 1) == 1;
+    const sbit_attr piece[3] = {sbit__attr_int("axis", rank - 1), sbit__attr_int("begin", 0),
+                                sbit__attr_int("length", 1)};
+    g->input_grads[0] =
+        real ? sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Piece", &dx, 1, piece, 3) : dx;
+}
+
 /* >>moves */
 
 static sbit_value_id sbit__g_gather(sbit_gradient *g, bool nd, sbit_value_id from)

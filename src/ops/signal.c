@@ -7,6 +7,7 @@
  * Does not: fast transforms; these operators stand in front of networks, on short frames.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 
 #include <math.h> /* cos, sin, log10, pow, floor */
 
@@ -403,16 +404,18 @@ static sbit_status sbit__mel_run(const sbit_op_call *call, sbit_error *error)
 
 /* >>rows */
 
-#define SBIT__SIGNAL_ROW(name, version, types, infer, run)                                         \
+#define SBIT__SIGNAL_ROW_WITH(name, version, types, infer, run, gradient)                          \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__##infer##_infer, NULL, sbit__##run##_run, NULL,      \
+        "", name, version, types, 0, 0, sbit__##infer##_infer, NULL, sbit__##run##_run, gradient,  \
             NULL, NULL, NULL, NULL                                                                 \
     }
+#define SBIT__SIGNAL_ROW(name, version, types, infer, run)                                         \
+    SBIT__SIGNAL_ROW_WITH(name, version, types, infer, run, NULL)
 #define SBIT__SIGNAL_SIZES (SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64))
 
 static const sbit_op_row sbit__signal_rows[] = {
-    SBIT__SIGNAL_ROW("DFT", 17, SBIT_T_FLOATS, dft, dft),
-    SBIT__SIGNAL_ROW("DFT", 20, SBIT_T_FLOATS, dft, dft),
+    SBIT__SIGNAL_ROW_WITH("DFT", 17, SBIT_T_FLOATS, dft, dft, sbit__grad_dft),
+    SBIT__SIGNAL_ROW_WITH("DFT", 20, SBIT_T_FLOATS, dft, dft, sbit__grad_dft),
     SBIT__SIGNAL_ROW("STFT", 17, SBIT_T_FLOATS, stft, stft),
     SBIT__SIGNAL_ROW("HannWindow", 17, SBIT__SIGNAL_SIZES, window, hann),
     SBIT__SIGNAL_ROW("HammingWindow", 17, SBIT__SIGNAL_SIZES, window, hamming),
@@ -421,6 +424,7 @@ static const sbit_op_row sbit__signal_rows[] = {
 };
 
 #undef SBIT__SIGNAL_ROW
+#undef SBIT__SIGNAL_ROW_WITH
 #undef SBIT__SIGNAL_SIZES
 #undef SBIT__SIGNAL_TURN
 
