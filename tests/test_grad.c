@@ -826,6 +826,7 @@ TEST(less_common_operators)
         {"CumProd", 26, {"2,3,4"}, "-1", 1, "exclusive=1", 0, 0, 0, 0, 0},
         {"CumProd", 26, {"2,5"}, "1", 1, "exclusive=1 reverse=1", 0, 0, 0, 0, 0},
         {"CumProd", 26, {"2,3,4"}, "0", 1, "reverse=1", 0, 0, 0, 0, 0},
+        {"Dropout", 13, {"3,40"}, NULL, 0, "", 0, 0, 0, 0, 0},
         {"DFT", 17, {"2,5,1"}, NULL, 0, "", 0, 0, 0, 0, 0},
         {"DFT", 17, {"2,6,3,2"}, NULL, 0, "axis=2", 0, 0, 0, 0, 0},
         {"DFT", 20, {"2,6,1"}, NULL, 0, "onesided=1", 0, 0, 0, 0, 0},
@@ -835,6 +836,14 @@ TEST(less_common_operators)
     for (size_t i = 0; i < COUNT(cases); i++) {
         rare_check(&cases[i]);
     }
+}
+
+/* The same elements in both directions, types and for any number of threads. */
+TEST(dropout_while_training)
+{
+    static const rare_case c = {"DropoutTrain", 17, {"3,40"}, "7", 1, "ratio=0.4 seed=3",
+                                0,              0,  0,        0,   0};
+    rare_check_of("sbit", &c);
 }
 
 TEST(operators_written_with_others)

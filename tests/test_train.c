@@ -1122,6 +1122,60 @@ TEST(losses_and_settings)
 
 /* A batch in pieces gives the gradients of the whole; a value that is not finite is traced to its
  * node, and nothing has changed. */
+/* Dropout drops other elements in each step, the same ones in each run of the same step. */
+TEST(dropout_is_counted)
+{
+    sbit_ctx *ctx = train_ctx();
+    sbit_graph *graph = NULL;
+    small_data *d = (small_data *)malloc(sizeof *d);
+    const int64_t dims[3] = {2, SMALL, SMALL};
+    const sbit_value_id none = {0};
+    sbit_train_desc desc;
+    sbit_train_report report;
+    sbit_trainer *t[2] = {NULL, NULL};
+    sbit_error error;
+    sbit_batch batch;
+    double loss[2][3] = {{0}};
+    const char *path = SBIT_TEST_TMP "/dropout.checkpoint";
+    small_data_make(ctx, d);
+    CHECK(sbit_graph_create(ctx, 17, &graph, &error) == SBIT_OK);
+    sbit_builder b = sbit_builder_init(graph, 5, &error);
+    sbit_value_id x = sbit_builder_input(&b, "input", 3, dims);
+    x = sbit_builder_op(&b, "Flatten", x, none);
+    x = sbit_builder_op(&b, "Dropout", x, none);
+    x = sbit_builder_linear(&b, "fc", x, 3);
+    CHECK_MSG(sbit_builder_output(&b, "logits", x) == SBIT_OK, "%s", error.message);
+    memset(&desc, 0, sizeof desc);
+    memset(&batch, 0, sizeof batch);
+    desc.learning_rate = 1e-9f;
+    batch.inputs = &d->inputs;
+    batch.targets = &d->targets;
+    batch.input_count = batch.target_count = 1;
+    batch.samples = SMALL_COUNT;
+    for (int i = 0; i < 2; i++) {
+        CHECK(sbit_trainer_create(graph, &desc, &t[i], &error) == SBIT_OK);
+        for (int step = 0; step < 3; step++) {
+            CHECK(sbit_trainer_step(t[i], &batch, &report, &error) == SBIT_OK);
+            loss[i][step] = report.loss;
+            if (i == 0 && step == 0) {
+                CHECK(sbit_trainer_save(t[0], path, &error) == SBIT_OK);
+            }
+            CHECK(loss[0][step] == loss[i][step]);
+        }
+    }
+    CHECK(loss[0][0] != loss[0][1] && loss[0][1] != loss[0][2]);
+    CHECK(sbit_trainer_load(t[1], path, &error) == SBIT_OK);
+    CHECK(sbit_trainer_backward(t[1], &batch, &report, &error) == SBIT_OK);
+    CHECK(report.loss == loss[0][1]);
+    CHECK(sbit_trainer_accumulate(t[1], &batch, &report, &error) == SBIT_OK);
+    CHECK(report.loss != loss[0][1]); /* the mean with another draw */
+    sbit_trainer_destroy(t[0]);
+    sbit_trainer_destroy(t[1]);
+    sbit_graph_destroy(graph);
+    free(d);
+    sbit_ctx_destroy(ctx);
+}
+
 TEST(micro_batches_and_not_finite_values)
 {
     sbit_ctx *ctx = train_ctx();

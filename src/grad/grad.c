@@ -5,6 +5,7 @@
  * with an output that matters are visited from the last to the first; by then all that read their
  * outputs have given their part, and parts are added as they come.
  */
+#include "../ops/expand_private.h"
 #include "grad_private.h"
 
 #include <stdio.h> /* snprintf */
@@ -465,6 +466,47 @@ SPARSEBIT_API sbit_status sbit_graph_to_training(sbit_graph *graph, sbit_statist
         if (sbit__is_op(node, "BatchNormalization") && node->input_count == 5) {
             SBIT__TRY(sbit__grad_train_node(graph, id, statistics, capacity, count, error));
         }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__grad_dropout_node(sbit_graph *graph, sbit_node_id id, int64_t seed,
+                                           sbit_value_id draw, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(graph, id);
+    const sbit_value_id given = sbit__node_in(node, 1);
+    const sbit_value_info *ratio = given.idx != 0 ? sbit_graph_value(graph, given) : NULL;
+    if ((ratio != NULL && (!ratio->is_constant || sbit_tensor_count(&ratio->constant) != 1)) ||
+        (node->output_count > 1 && sbit_graph_uses(graph, node->outputs[1], NULL, 0) > 0)) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, node->name,
+                          "Dropout '%s' cannot be trained: its mask is read, or its ratio computed",
+                          node->name);
+    }
+    const float share = ratio != NULL ? (float)sbit__tensor_f64_at(&ratio->constant, 0)
+                                      : sbit_node_float(node, "ratio", 0.5f);
+    const sbit_attr attrs[2] = {sbit__attr_float("ratio", share), sbit__attr_int("seed", seed)};
+    sbit__expand e = sbit__expand_begin(graph, id, error);
+    const sbit_value_id inputs[2] = {sbit__expand_in(&e, 0), draw};
+    const sbit_value_id out = sbit__expand_out(&e, 0);
+    sbit__expand_node(&e, "sbit", "DropoutTrain", inputs, 2, &out, 1, attrs, 2);
+    return e.status;
+}
+
+SBIT__FN sbit_status sbit__grad_train_dropout(sbit_graph *graph, sbit_value_id *draw,
+                                              sbit_error *error)
+{
+    int64_t seed = 0;
+    draw->idx = 0;
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;) {
+        const sbit_node_id next = sbit_graph_next(graph, id);
+        if (sbit__is_op(sbit_graph_node(graph, id), "Dropout")) {
+            if (draw->idx == 0) {
+                SBIT__TRY(
+                    sbit__add_scalar(graph, "dropout_draw", SBIT_I64, 0, 0.0, draw, error));
+            }
+            SBIT__TRY(sbit__grad_dropout_node(graph, id, seed++, *draw, error));
+        }
+        id = next;
     }
     return SBIT_OK;
 }

@@ -15,6 +15,10 @@ extern "C" {
 
 SBIT__FN const sbit__kind *sbit__kind_loss(void);
 SBIT__FN const sbit__kind *sbit__kind_optimizer(void);
+/* Dropout becomes DropoutTrain (ops/gradient_private.h), whatever its training mode says; *draw: an
+ * int64 constant, one number, to be fed with another one in each run; none: there is no Dropout. */
+SBIT__FN sbit_status sbit__grad_train_dropout(sbit_graph *graph, sbit_value_id *draw,
+                                              sbit_error *error);
 /* Nodes from index `forward` on are gradients: of what they read of the others, only about one
  * value in `every` nodes is kept, the rest is computed again (grad/recompute.c). */
 SBIT__FN sbit_status sbit__grad_recompute(sbit_graph *graph, uint32_t forward, size_t every,

@@ -18,6 +18,7 @@
  *     NormGrad(dy, x) {axis, epsilon, rms} -> dx, normalized x
  *     SoftmaxGrad(dy, y) {axis, log, flat}
  *     CrossEntropy(logits, targets) -> loss, dlogits; Distillation likewise
+ *     DropoutTrain(x, draw) {ratio, seed}   gradient: itself
  *     LrnGrad(dy, x)                        CumProdGrad(dy, x, axis)
  *     ResizeGrad(x, roi, scales, sizes, dy) {of, version}
  *     LabelLossGrad(dy, scores, labels, weights) {of}
@@ -58,7 +59,7 @@ extern "C" {
                 X(batch_norm_train) X(layer_norm) X(group_norm) X(softmax)                         \
                     X(cross_entropy) /* ops/gradients_more.c */                                    \
         X(reduce_log_sum) X(reduce_prod) X(lp_normalization) X(mean_variance) X(lrn) X(mod)        \
-            X(trilu) X(cum_sum) X(cum_prod) X(dft) X(scatter_elements) X(scatter_nd) X(compress) X(center_crop_pad)   \
+            X(trilu) X(cum_sum) X(cum_prod) X(dft) X(dropout) X(dropout_train) X(scatter_elements) X(scatter_nd) X(compress) X(center_crop_pad)   \
                 X(max_unpool) X(top_k) X(rotary) X(swiglu) X(lp_pool) X(global_lp_pool)            \
                     X(label_loss) X(attention) X(rnn)
 

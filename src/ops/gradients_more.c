@@ -198,6 +198,26 @@ SBIT__FN void sbit__grad_dft(sbit_gradient *g)
         real ? sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Piece", &dx, 1, piece, 3) : dx;
 }
 
+/* At inference nothing is dropped. What is dropped while training only the training form knows. */
+SBIT__FN void sbit__grad_dropout(sbit_gradient *g)
+{
+    const sbit_value_info *mode = g->input_count > 2 && g->inputs[2].idx != 0
+                                      ? sbit_graph_value(g->graph, g->inputs[2])
+                                      : NULL;
+    if (mode != NULL && (!mode->is_constant || sbit__tensor_f64_at(&mode->constant, 0) != 0.0)) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "in training mode it has no gradient");
+        return;
+    }
+    g->input_grads[0] = g->output_grads[0];
+}
+
+SBIT__FN void sbit__grad_dropout_train(sbit_gradient *g)
+{
+    const sbit_value_id inputs[2] = {g->output_grads[0], g->inputs[1]};
+    g->input_grads[0] =
+        sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "DropoutTrain", inputs, 2, false, NULL);
+}
+
 /* >>moves */
 
 static sbit_value_id sbit__g_gather(sbit_gradient *g, bool nd, sbit_value_id from)

@@ -8,7 +8,8 @@
  *
  * A trainer has a private clone of the graph with loss and gradients as nodes: one plan, one
  * session. Parameters are the float32 weights that the loss depends on; running statistics of
- * BatchNormalization are states of the session. One thread at a time per trainer; it uses all
+ * BatchNormalization are states of the session. Dropout drops, by a function of step and place
+ * alone, until the model is stored. One thread at a time per trainer; it uses all
  * threads of its context, and gives the same bits for any number of them.
  */
 #ifndef SBIT_TRAIN_API_H

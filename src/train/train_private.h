@@ -56,6 +56,8 @@ struct sbit_trainer {
     void **kept;               /* their data before the last run */
     float fixed;               /* 1: BatchNormalization normalizes by them, and they stay */
     sbit_value_id fixed_input; /* of the graph, where that is fed; none without statistics */
+    int64_t draw;              /* which run it is: what Dropout drops */
+    sbit_value_id draw_input;  /* where that is fed; none without Dropout */
     sbit_session_desc desc;    /* of the session */
     sbit_value_id target, loss;
     size_t model_outputs, loss_output;

@@ -385,14 +385,20 @@ static sbit_status sbit__train_attach(sbit_trainer *t, sbit_session *session, sb
     for (size_t i = 0; i < t->param_count; i++) {
         SBIT__TRY(sbit_session_set_input_at(session, i, &t->params[i].data, error));
     }
-    if (t->fixed_input.idx == 0) {
-        return SBIT_OK;
+    sbit_tensor number;
+    size_t at = t->param_count;
+    memset(&number, 0, sizeof number);
+    if (t->fixed_input.idx != 0) {
+        number.dtype = SBIT_F32;
+        number.data = &t->fixed;
+        SBIT__TRY(sbit_session_set_input_at(session, at++, &number, error));
     }
-    sbit_tensor fixed;
-    memset(&fixed, 0, sizeof fixed);
-    fixed.dtype = SBIT_F32;
-    fixed.data = &t->fixed;
-    return sbit_session_set_input_at(session, t->param_count, &fixed, error);
+    if (t->draw_input.idx != 0) {
+        number.dtype = SBIT_I64;
+        number.data = &t->draw;
+        SBIT__TRY(sbit_session_set_input_at(session, at, &number, error));
+    }
+    return SBIT_OK;
 }
 
 static sbit_status sbit__train_session(sbit_trainer *t, sbit_error *error)
@@ -400,7 +406,7 @@ static sbit_status sbit__train_session(sbit_trainer *t, sbit_error *error)
     sbit_session_desc desc;
     const size_t outputs = 1 + t->model_outputs + t->param_count;
     sbit_value_id *ids =
-        (sbit_value_id *)sbit__arena_array(&t->arena, outputs + t->param_count + 1, sizeof *ids);
+        (sbit_value_id *)sbit__arena_array(&t->arena, outputs + t->param_count + 2, sizeof *ids);
     sbit_session_state *states =
         (sbit_session_state *)sbit__arena_array(&t->arena, t->statistic_count + 1, sizeof *states);
     if (ids == NULL || states == NULL) {
@@ -427,6 +433,9 @@ static sbit_status sbit__train_session(sbit_trainer *t, sbit_error *error)
     desc.input_count = t->param_count;
     if (t->fixed_input.idx != 0) {
         inputs[desc.input_count++] = t->fixed_input;
+    }
+    if (t->draw_input.idx != 0) {
+        inputs[desc.input_count++] = t->draw_input;
     }
     desc.states = states;
     desc.state_count = t->statistic_count;
@@ -463,6 +472,7 @@ static sbit_status sbit__train_build(sbit_trainer *t, const sbit_graph *graph, s
     if (!desc->fixed_statistics) {
         SBIT__TRY(sbit__train_statistics(t, error));
     }
+    SBIT__TRY(sbit__grad_train_dropout(t->graph, &t->draw_input, error));
     SBIT__TRY(sbit__train_loss(t, desc, error));
     const size_t limit = sbit_graph_value_limit(t->graph);
     sbit_value_id *ids = (sbit_value_id *)sbit__arena_array(&t->arena, 2 * limit, sizeof *ids);
@@ -694,6 +704,7 @@ static sbit_status sbit__train_backward(sbit_trainer *t, const sbit_batch *batch
     const double all = before + (double)batch->samples;
     double squares = 0.0;
     t->ready = false;
+    t->draw = add ? t->draw + 1 : (t->report.step + 1) << 16;
     if (add) {
         SBIT__TRY(sbit__train_gather(t, error));
     }
