@@ -3,6 +3,7 @@
 #include "../sparsebit.h"
 #include "test.h"
 #include "build_graph.h"
+#include "model_text.h"
 
 /* x[N,4,5,6] -> Conv (pads) -> Relu -> GlobalAveragePool -> Flatten -> Gemm (transB, alpha) -> Relu
  * -> MatMul 40 -> 7 */
@@ -168,6 +169,62 @@ TEST(activations_quantized_while_running)
     }
 }
 
+/* ---- bodies */
+
+static sbit_status formats_count(const sbit_graph *graph, void *user)
+{
+    int64_t *count = (int64_t *)user; /* of what the format puts in, of pairs that are left */
+    static const char *const ops[] = {"QLinearMatMul", "MatMulInteger", "MatMulNBits"};
+    for (size_t i = 0; i < 3; i++) {
+        count[0] += (int64_t)formats_nodes(graph, ops[i]);
+    }
+    count[1] += (int64_t)formats_nodes(graph, "MatMul");
+    return SBIT_OK;
+}
+
+/* Both branches of an If, and a branch within, are written as the root is; and back. */
+TEST(formats_reach_into_bodies)
+{
+    static const char model[] =
+        "graph inner\nc u f32 120,7 = 0.5 -1 0.25 2 0.1 -0.3 1.5 0.7\nMatMul h,u -> p0\n"
+        "c u2 f32 7,7 = 0.5 0.1 -0.4\nMatMul p0,u2 -> p\nout p f32 ...\nend\n"
+        "graph other\nc o f32 120,7 = -0.2 0.8 0.3\nMatMul h,o -> r\nout r f32 ...\nend\n"
+        "graph yes\nIf k -> s nested then_branch=@inner else_branch=@other\nout s f32 ...\nend\n"
+        "graph no\nc w f32 120,7 = 1 -0.5 0.3 0.2\nMatMul h,w -> t\nout t f32 ...\nend\n"
+        "in x f32 6,4,5,6\nc zero f32  = 0\nFlatten x -> h\nReduceMax x -> m keepdims=0\n"
+        "Greater m,zero -> k\nIf k -> y if then_branch=@yes else_branch=@no\nout y f32 ...\n";
+    static const char *const formats_of[][2] = {
+        {"qdq", "qoperator"}, {"weights", "dynamic"}, {"weights", "matmul_nbits"}};
+    for (size_t i = 0; i < 3; i++) {
+        const char *set[][2] = {{"EXPORT.FORMAT", formats_of[i][0]},
+                                {"W.QUANTIZER.GROUP_SIZE", i == 2 ? "16" : "0"},
+                                {NULL, NULL}};
+        formats f;
+        model_bytes bytes;
+        sbit_graph *back = NULL;
+        int64_t count[2] = {0, 0}, left[2] = {0, 0};
+        formats_begin(&f);
+        sbit_graph_destroy(f.b.graph);
+        f.b.graph = model_graph(f.b.ctx, model, &bytes, &f.b.error);
+        sbit_graph *pairs = formats_quantize(&f, NULL, "generic", set, i == 0);
+        set[0][1] = formats_of[i][1];
+        sbit_graph *other = formats_quantize(&f, NULL, "generic", set, i == 0);
+        if (other != NULL) {
+            (void)sbit_graph_each(other, formats_count, count);
+            /* a branch that no data reached has float activations */
+            CHECK_MSG(count[0] >= (i == 0 ? 1 : 4), "%s: %d", formats_of[i][1], (int)count[0]);
+        }
+        if (other != NULL && build_do(&f.b, sbit_dequantize(other, &back, &f.b.error), "back")) {
+            (void)sbit_graph_each(back, formats_count, left);
+            CHECK(left[0] == 0 && left[1] == 4 && !sbit_graph_is_quantized(back));
+        }
+        sbit_graph_destroy(back);
+        formats_same(&f, pairs, other, i == 1 ? 0.03 : i == 0 ? 0.01 : 1e-6);
+        build_end(&f.b);
+        free(bytes.data);
+    }
+}
+
 /* ---- models that are quantized already */
 
 static int64_t formats_kept(formats *f, const sbit_graph *graph, const char *profile,
@@ -212,6 +269,78 @@ TEST(quantized_models_become_float_again)
         formats_same(&f, formats_quantize(&f, NULL, "generic", weights, false), plain, 1e-4);
         build_end(&f.b);
     }
+}
+
+/* What was quantized while running, and weights in blocks: the float model, weights rounded. */
+TEST(models_of_float_activations_become_float_again)
+{
+    static const char *const formats_of[] = {"dynamic", "matmul_nbits"};
+    static const char *const schemes[] = {"per-channel-symmetric", "per-channel-affine"};
+    for (size_t i = 0; i < 4; i++) {
+        const char *set[][2] = {{"W.QSCHEME", schemes[i / 2]},
+                                {"EXPORT.FORMAT", formats_of[i % 2]},
+                                {"W.QUANTIZER.GROUP_SIZE", i % 2 == 0 ? "0" : "16"},
+                                {NULL, NULL}};
+        formats f;
+        sbit_graph *plain = NULL;
+        formats_begin(&f);
+        sbit_graph *quantized = formats_quantize(&f, NULL, "generic", set, false);
+        CHECK(quantized != NULL && sbit_graph_is_quantized(quantized));
+        if (build_do(&f.b, sbit_dequantize(quantized, &plain, &f.b.error), "dequantize")) {
+            CHECK(!sbit_graph_is_quantized(plain));
+            CHECK_EQ_I64(formats_nodes(plain, "Cast") + formats_nodes(plain, "Mul") +
+                             formats_nodes(plain, "NBitsWeight"),
+                         0);
+            build_do(&f.b, sbit_graph_validate(plain, &f.b.error), "validate");
+        }
+        sbit_graph_destroy(quantized);
+        set[1][1] = "weights";
+        formats_same(&f, formats_quantize(&f, NULL, "generic", set, false), plain, 1e-5);
+        build_end(&f.b);
+    }
+}
+
+/* ONNX Runtime's fused form: y = x ((b - zero) scale) + bias; its terms worked out here. */
+TEST(dynamic_quantize_matmul_becomes_a_product)
+{
+    static const int8_t codes[12] = {1, -2, 3, 4, -5, 6, 7, -8, 9, 10, -11, 12},
+                        zeros[3] = {1, 0, -2};
+    static const float scales[3] = {0.5f, 0.25f, 2.0f}, bias[3] = {1.0f, -1.0f, 0.5f};
+    build b;
+    sbit_graph *plain = NULL;
+    sbit_session *session = NULL;
+    sbit_value_id in[5], out;
+    float x[8];
+    build_begin(&b, 17);
+    build_do(&b, sbit_graph_set_opset(b.graph, "com.microsoft", 1, &b.error), "opset");
+    in[0] = build_input(&b, "x", SBIT_F32, "2,4");
+    in[1] = build_constant(&b, "b", SBIT_I8, "4,3", codes);
+    in[2] = build_constant(&b, "s", SBIT_F32, "3", scales);
+    in[3] = build_constant(&b, "z", SBIT_I8, "3", zeros);
+    in[4] = build_constant(&b, "c", SBIT_F32, "3", bias);
+    build_node_outputs(&b, "com.microsoft", "DynamicQuantizeMatMul", "m", in, 5, NULL, 0, &out, 1);
+    build_output(&b, out);
+    for (int i = 0; i < 8; i++) {
+        x[i] = 0.37f * (float)(i - 3);
+    }
+    const sbit_tensor input = build_tensor(SBIT_F32, "2,4", x);
+    if (build_do(&b, sbit_dequantize(b.graph, &plain, &b.error), "dequantize") &&
+        build_do(&b, sbit_session_create(plain, NULL, &session, &b.error), "session") &&
+        build_do(&b, sbit_session_set_input_at(session, 0, &input, &b.error), "input") &&
+        build_do(&b, sbit_session_run(session, &b.error), "run")) {
+        const float *y = (const float *)sbit_session_output(session, 0)->tensor.data;
+        for (int i = 0; i < 6; i++) {
+            double want = (double)bias[i % 3];
+            for (int k = 0; k < 4; k++) {
+                want += (double)x[i / 3 * 4 + k] * (codes[k * 3 + i % 3] - zeros[i % 3]) *
+                        (double)scales[i % 3];
+            }
+            CHECK_MSG(fabs(want - (double)y[i]) < 1e-5, "%g, %g wanted", (double)y[i], want);
+        }
+    }
+    sbit_session_destroy(session);
+    sbit_graph_destroy(plain);
+    build_end(&b);
 }
 
 /* Few bits have a Clip in front, per channel Max and Min; it goes too. */
@@ -508,10 +637,16 @@ TEST(formats_out_of_memory_free_everything)
             }
             heap.count = 0;
             heap.fail_at = n;
-            const sbit_status status =
-                k == 4  ? sbit_dequantize(first, &out, &b->error)
-                : later ? sbit_format_convert(first, formats_of[k], &out, &b->error)
-                        : sbit_quantize(b->graph, config, NULL, &out, &b->error);
+            sbit_status status = k == 4 ? sbit_dequantize(first, &out, &b->error)
+                                 : later
+                                     ? sbit_format_convert(first, formats_of[k], &out, &b->error)
+                                     : sbit_quantize(b->graph, config, NULL, &out, &b->error);
+            if (!later && status == SBIT_OK) { /* and back */
+                sbit_graph *plain = NULL;
+                status = sbit_dequantize(out, &plain, &b->error);
+                sbit_graph_destroy(out);
+                out = plain;
+            }
             const bool all_tried = heap.count < n;
             heap.fail_at = 0;
             CHECK_MSG(status == SBIT_OK || status == SBIT_ERR_OUT_OF_MEMORY, "%s %d: %s",

@@ -371,6 +371,7 @@ static void sbit__q8_copy_band(const sbit__q8_unit *unit, const uint8_t *image, 
         }
         to += width * c;
     }
+    memset(to, 0, SBIT__Q8_SLACK); /* the last quadruple reads it, with weight 0 */
 }
 
 static void sbit__q8_unit_offsets(sbit__q8_unit *unit)

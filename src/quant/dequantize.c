@@ -2,6 +2,7 @@
  * >>dequantize
  *
  * Called by: users, quant.c, formats.c. Calls: the graph, formats' table.
+ *   0. integers made while running, and weights in com.microsoft's blocks: >>dequantize-running
  *   1. operators on integers become DequantizeLinear - operator - QuantizeLinear again
  *   2. DequantizeLinear of constants becomes a float constant: weights, biases
  *   3. QuantizeLinear and the other DequantizeLinear vanish: what lay between is float. Inputs and
@@ -135,7 +136,7 @@ static bool sbit__dequantize_is(const sbit_node *node, const char *op)
 }
 
 /* "w_quantized" (ours), "w_quantized_1" are w again. */
-static void sbit__dequantize_name(const char *name, char *text, size_t size)
+SBIT__FN void sbit__dequantize_name(const char *name, char *text, size_t size)
 {
     static const char suffix[] = "_quantized";
     snprintf(text, size, "%s", name);
@@ -448,6 +449,7 @@ SBIT__FN sbit_status sbit__dequantize(sbit_graph *graph, sbit__learned_list *lis
     fold.only = only;
     fold.only_count = SBIT__COUNT_OF(only);
     SBIT__TRY(sbit_simplify(graph, &fold, NULL, error));
+    SBIT__TRY(sbit__dequantize_running(graph, error));
     SBIT__TRY(sbit__dequantize_graph(graph, list, error));
     return sbit_infer(graph, error);
 }
@@ -459,7 +461,10 @@ static sbit_status sbit__quantized_seen(const sbit_graph *graph, void *user)
         const sbit_node *node = sbit_graph_node(graph, id);
         *seen = *seen || sbit__dequantize_is(node, "QuantizeLinear") ||
                 sbit__dequantize_is(node, "DequantizeLinear") ||
-                strncmp(node->op_type, "QLinear", 7) == 0 || sbit__streq(node->op_type, "QGemm");
+                strncmp(node->op_type, "QLinear", 7) == 0 || sbit__streq(node->op_type, "QGemm") ||
+                sbit__streq(node->op_type, "DynamicQuantizeLinear") ||
+                sbit__streq(node->op_type, "DynamicQuantizeMatMul") ||
+                sbit__streq(node->op_type, "MatMulNBits");
     }
     return SBIT_OK;
 }

@@ -90,7 +90,7 @@ static sbit_status sbit__wlayer_take(const sbit__wlayer *w, const char *what, sb
     return status;
 }
 
-/* Runs `rewrite` for every node of the root graph. */
+/* Runs `rewrite` for every node of a graph. */
 static sbit_status sbit__wlayer_each(sbit_graph *graph, bool (*possible)(const sbit__wlayer *layer),
                                      sbit_status (*rewrite)(const sbit__wlayer *layer,
                                                             sbit_error *error),
@@ -107,7 +107,7 @@ static sbit_status sbit__wlayer_each(sbit_graph *graph, bool (*possible)(const s
     }
     sbit__format_clean(graph);
     SBIT__TRY(sbit_graph_sort(graph, error));
-    return sbit_infer(graph, error);
+    return sbit_graph_parent(graph) == NULL ? sbit_infer(graph, error) : SBIT_OK;
 }
 
 /* >>formats dynamic */
@@ -241,6 +241,7 @@ static sbit_status sbit__dynamic_rewrite(const sbit__wlayer *w, sbit_error *erro
 
 SBIT__FN sbit_status sbit__format_dynamic(sbit_graph *graph, sbit_error *error)
 {
+    SBIT__TRY(sbit__format_bodies(graph, sbit__format_dynamic, error));
     return sbit__wlayer_each(graph, sbit__dynamic_possible, sbit__dynamic_rewrite, error);
 }
 
@@ -358,5 +359,6 @@ static sbit_status sbit__nbits_rewrite(const sbit__wlayer *w, sbit_error *error)
 
 SBIT__FN sbit_status sbit__format_nbits(sbit_graph *graph, sbit_error *error)
 {
+    SBIT__TRY(sbit__format_bodies(graph, sbit__format_nbits, error));
     return sbit__wlayer_each(graph, sbit__nbits_possible, sbit__nbits_rewrite, error);
 }

@@ -324,8 +324,22 @@ SBIT__FN void sbit__format_clean(sbit_graph *graph)
     }
 }
 
+SBIT__FN sbit_status sbit__format_bodies(sbit_graph *graph,
+                                         sbit_status (*write)(sbit_graph *graph, sbit_error *error),
+                                         sbit_error *error)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        sbit_graph *body = NULL;
+        for (size_t b = 0; (body = sbit_node_body(sbit_graph_node(graph, id), b)) != NULL; b++) {
+            SBIT__TRY(write(body, error));
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__format_qoperator(sbit_graph *graph, sbit_error *error)
 {
+    SBIT__TRY(sbit__format_bodies(graph, sbit__format_qoperator, error));
     const uint32_t limit = sbit_graph_node_limit(graph);
     for (uint32_t i = 1; i < limit; i++) {
         const sbit_node_id id = {i};
@@ -461,10 +475,11 @@ static sbit_status sbit__qop_undo(sbit_graph *graph, const sbit_node *node, cons
     return SBIT_OK;
 }
 
-SBIT__FN sbit_status sbit__format_qdq(sbit_graph *graph, sbit_error *error)
+/* One graph and its bodies; opsets are the whole model's. */
+static sbit_status sbit__qop_undo_all(sbit_graph *graph, sbit_error *error)
 {
+    SBIT__TRY(sbit__format_bodies(graph, sbit__qop_undo_all, error));
     const uint32_t limit = sbit_graph_node_limit(graph);
-    bool any = false;
     for (uint32_t i = 1; i < limit; i++) {
         const sbit_node_id id = {i};
         for (size_t k = 0; sbit_graph_node_alive(graph, id) && k < SBIT__COUNT_OF(sbit__qops);
@@ -472,11 +487,29 @@ SBIT__FN sbit_status sbit__format_qdq(sbit_graph *graph, sbit_error *error)
             const sbit_node *node = sbit_graph_node(graph, id);
             if (sbit__qop_undoable(graph, node, &sbit__qops[k])) {
                 SBIT__TRY(sbit__qop_undo(graph, node, &sbit__qops[k], error));
-                any = true;
                 break;
             }
         }
     }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__qop_seen(const sbit_graph *graph, void *user)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        for (size_t k = 0; k < SBIT__COUNT_OF(sbit__qops); k++) {
+            *(bool *)user = *(bool *)user ||
+                            sbit__qop_undoable(graph, sbit_graph_node(graph, id), &sbit__qops[k]);
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__format_qdq(sbit_graph *graph, sbit_error *error)
+{
+    bool any = false;
+    (void)sbit_graph_each(graph, sbit__qop_seen, &any);
+    SBIT__TRY(sbit__qop_undo_all(graph, error));
     if (any && sbit_graph_parent(graph) == NULL && sbit_graph_opset(graph, "") < 13) {
         SBIT__TRY(sbit_graph_lift_opset(graph, 13, error));
     }

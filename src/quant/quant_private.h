@@ -12,6 +12,7 @@
  *   scales.c      scale and zero point of all of them
  *   build.c       the graph with QuantizeLinear and DequantizeLinear
  *   formats.c     other ways to write it; format_*.c
+ *   dequantize_running.c  the same for models of float activations
  *   dequantize.c  floats and scales of models that are quantized already
  *   encodings.c   scales in the files of other tools
  *   quant.c       the public functions
@@ -338,6 +339,10 @@ SBIT__FN sbit_status sbit__format_add(sbit_graph *graph, const sbit_node *old, c
                                       size_t input_count, const sbit_attr *attrs, size_t attr_count,
                                       sbit_value_id *outputs, size_t output_count,
                                       sbit_error *error);
+/* Runs `write` for the bodies of a graph's nodes; `write` does the same for theirs. */
+SBIT__FN sbit_status sbit__format_bodies(sbit_graph *graph,
+                                         sbit_status (*write)(sbit_graph *graph, sbit_error *error),
+                                         sbit_error *error);
 /* Operators on integers become Q/DQ pairs around float operators. */
 SBIT__FN sbit_status sbit__format_qdq(sbit_graph *graph, sbit_error *error);
 SBIT__FN sbit_status sbit__format_dynamic(sbit_graph *graph, sbit_error *error);
@@ -346,6 +351,10 @@ SBIT__FN sbit_status sbit__format_nbits(sbit_graph *graph, sbit_error *error);
 SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
                                       const sbit_format_row **out, sbit_error *error);
 
+/* "w_quantized" (ours), "w_quantized_1" are w again. */
+SBIT__FN void sbit__dequantize_name(const char *name, char *text, size_t size);
+/* Floats in place of what is quantized while running, and of MatMulNBits' weights. */
+SBIT__FN sbit_status sbit__dequantize_running(sbit_graph *graph, sbit_error *error);
 /* Makes a quantized graph float; list NULL: scales are not wanted. */
 SBIT__FN sbit_status sbit__dequantize(sbit_graph *graph, sbit__learned_list *list,
                                       sbit_error *error);

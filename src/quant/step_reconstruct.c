@@ -211,7 +211,7 @@ static void sbit__rebuild_start(const sbit__rebuild_site *q, const sbit_tensor *
             const float own = nearbyintf(rounded != NULL ? rounded[i] / scale : ratio);
             const bool up = ratio < own;
             float rest = ratio - (up ? own - 1.0f : own);
-            rest = up && rest < 0.6f ? 0.6f : !up && rest > 0.4f ? 0.4f : rest;
+            rest = up && rest < 0.8f ? 0.8f : !up && rest > 0.2f ? 0.2f : rest;
             if (rounded == NULL) {
                 rest = ratio - floorf(ratio);
             }
