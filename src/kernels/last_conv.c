@@ -112,6 +112,16 @@ static bool sbit__last_is_depthwise(const sbit__conv_shape *s)
            s->kernel[0] == 1;
 }
 
+/* Each output pixel is made of the input pixel of the same place. */
+static bool sbit__last_is_dense(const sbit__conv_shape *s)
+{
+    bool dense = s->groups == 1 && sbit__last_taps(s) == 1;
+    for (int i = 0; i < 3; i++) {
+        dense = dense && s->stride[i] == 1 && s->in[i] == s->out[i];
+    }
+    return dense;
+}
+
 SBIT__FN bool sbit__last_may_winograd(const sbit__conv_shape *s)
 {
     return s->groups == 1 && s->kernel[0] == 1 && s->kernel[1] == 3 && s->kernel[2] == 3 &&
@@ -259,42 +269,36 @@ static sbit__last_place sbit__last_place_of(const sbit__conv_shape *s, int64_t a
     return p;
 }
 
-static void sbit__last_next(const sbit__conv_shape *s, sbit__last_place *p)
-{
-    if (++p->o[2] == s->out[2]) {
-        p->o[2] = 0;
-        if (++p->o[1] == s->out[1]) {
-            p->o[1] = 0;
-            if (++p->o[0] == s->out[0]) {
-                p->o[0] = 0;
-                p->n++;
-            }
-        }
-    }
-}
-
-/* The taps of one pixel: pitch pointers apart. */
-static void sbit__last_table_pixel(const sbit__last_job *job, const sbit__last_place *p,
-                                   const float *zeros, int64_t pitch, const float **row)
+/* Where the runs of `count` pixels from p on begin, all in one row of the output: those of a tap
+ * follow each other, taps are `pitch` pointers apart. */
+static void sbit__last_table_row(const sbit__last_job *job, const sbit__last_place *p,
+                                 const float *zeros, int64_t count, int64_t pitch,
+                                 const float **row)
 {
     const sbit__conv_shape *s = &job->conv->shape;
-    const int64_t c = s->in_channels;
-    const int64_t iw = p->o[2] * s->stride[2] - s->pad_begin[2];
-    for (int64_t kd = 0; kd < s->kernel[0]; kd++) {
-        const int64_t id = p->o[0] * s->stride[0] - s->pad_begin[0] + kd * s->dilation[0];
-        for (int64_t kh = 0; kh < s->kernel[1]; kh++) {
-            const int64_t ih = p->o[1] * s->stride[1] - s->pad_begin[1] + kh * s->dilation[1];
-            const bool inside = id >= 0 && id < s->in[0] && ih >= 0 && ih < s->in[1];
-            const int64_t line = ((p->n * s->in[0] + id) * s->in[1] + ih) * s->in[2];
-            for (int64_t kw = 0; kw < s->kernel[2]; kw++, row += pitch) {
-                const int64_t at = iw + kw * s->dilation[2];
-                *row = inside && at >= 0 && at < s->in[2] ? job->x + (line + at) * c : zeros;
+    const int64_t c = s->in_channels, step = s->stride[2] * c;
+    for (int64_t t = 0; t < job->conv->taps; t++, row += pitch) {
+        const int64_t kw = t % s->kernel[2], kh = t / s->kernel[2] % s->kernel[1];
+        const int64_t kd = t / s->kernel[2] / s->kernel[1];
+        const int64_t d = p->o[0] * s->stride[0] - s->pad_begin[0] + kd * s->dilation[0];
+        const int64_t h = p->o[1] * s->stride[1] - s->pad_begin[1] + kh * s->dilation[1];
+        int64_t w = p->o[2] * s->stride[2] - s->pad_begin[2] + kw * s->dilation[2], i = 0;
+        if (d >= 0 && d < s->in[0] && h >= 0 && h < s->in[1]) {
+            for (; i < count && w < 0; i++, w += s->stride[2]) {
+                row[i] = zeros;
             }
+            const float *x = job->x + (((p->n * s->in[0] + d) * s->in[1] + h) * s->in[2] + w) * c;
+            for (; i < count && w < s->in[2]; i++, w += s->stride[2], x += step) {
+                row[i] = x;
+            }
+        }
+        for (; i < count; i++) {
+            row[i] = zeros;
         }
     }
 }
 
-/* All panels of a group, but for those of other parts. */
+/* All panels of a group, but for those of other parts; row NULL: output pixels are input pixels. */
 static void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_t part,
                               int64_t pixels, const float *const *row, int64_t first_pixel)
 {
@@ -307,6 +311,8 @@ static void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_t 
     tile.taps = conv->taps;
     tile.depth = conv->depth;
     tile.pitch = pixels;
+    tile.x = job->x + first_pixel * s->in_channels;
+    tile.x_step = s->in_channels;
     tile.out_step = s->out_channels;
     tile.store = job->store;
     for (int64_t first = 0; first < out; number++) {
@@ -336,11 +342,16 @@ static void sbit__last_pixels_unit(const sbit__last_job *job, int64_t number, in
     float *zeros = (float *)(void *)(job->scratch + worker * conv->worker_bytes);
     const float **row =
         (const float **)(void *)((char *)zeros + sbit__cache_lines(s->in_channels));
-    sbit__last_place p = sbit__last_place_of(s, first);
+    if (sbit__last_is_dense(s)) {
+        sbit__last_panels(job, 0, part, pixels, NULL, first);
+        return;
+    }
     memset(zeros, 0, (size_t)s->in_channels * sizeof *zeros);
-    for (int64_t i = 0; i < pixels; i++) {
-        sbit__last_table_pixel(job, &p, zeros, pixels, row + i);
-        sbit__last_next(s, &p);
+    for (int64_t i = 0; i < pixels;) {
+        const sbit__last_place p = sbit__last_place_of(s, first + i);
+        const int64_t count = sbit__smaller(s->out[2] - p.o[2], pixels - i);
+        sbit__last_table_row(job, &p, zeros, count, pixels, row + i);
+        i += count;
     }
     for (int64_t g = 0; g < s->groups; g++) {
         sbit__last_panels(job, g, part, pixels, row, first);
@@ -387,15 +398,15 @@ static void sbit__last_band_unit(const sbit__last_job *job, int64_t number, int3
     const float **row = (const float **)(void *)(band + conv->band_floats);
     const sbit__last_place p = sbit__last_place_of(s, first);
     sbit__last_copy_band(job, &p, rows, band);
-    for (int64_t t = 0; t < conv->taps; t++) {
-        const float *tap = band + t / s->kernel[1] * slice +
-                           t % s->kernel[1] * s->dilation[1] * line;
-        for (int64_t i = 0; i < pixels; i++) {
-            row[t * pixels + i] = tap + i / s->out[2] * s->stride[1] * line +
-                                  i % s->out[2] * s->stride[2] * s->in_channels;
+    for (int64_t i = 0; i < conv->taps * rows; i++) {
+        const int64_t t = i / rows, at = i % rows; /* tap, row of the output */
+        const float *from = band + t / s->kernel[1] * slice +
+                            (t % s->kernel[1] * s->dilation[1] + at * s->stride[1]) * line;
+        for (int64_t w = 0; w < s->out[2]; w++, from += s->stride[2] * s->in_channels) {
+            *row++ = from;
         }
     }
-    sbit__last_panels(job, 0, 0, pixels, row, first);
+    sbit__last_panels(job, 0, 0, pixels, row - conv->taps * pixels, first);
 }
 
 /* Positions k of 0..kernel-1 for which 0 <= at + k * dilation < in: *first and how many. */

@@ -25,9 +25,11 @@ typedef struct sbit__last_store {
 } sbit__last_store;
 
 /* One panel of columns. A row's sum is over `taps` runs of `depth` floats; run t of row i begins at
- * row[t * pitch + i]. */
+ * row[t * pitch + i] or, where row is NULL and there is one tap, at x + i * x_step. */
 typedef struct sbit__last_tile {
     int64_t taps, depth, pitch;
+    const float *x;
+    int64_t x_step;
     int64_t width, columns; /* of the panel; those that are stored */
     const float *weights;   /* [taps][depth][width] */
     sbit__last_store store;

@@ -42,7 +42,7 @@ SBIT__FN void sbit__last_winograd_plan(const sbit_ctx *ctx, sbit__last_conv *con
         (int64_t)(sbit__cache_lines(places * conv->pixels * s->in_channels) +
                   sbit__cache_lines(places * conv->pixels * widest) +
                   sbit__cache_lines(places * kernels->lanes) + sbit__cache_lines(s->in_channels) +
-                  sbit__cache_lines(2 * places * (conv->pixels + 1)));
+                  sbit__cache_lines(2 * places));
     conv->packed_bytes = sbit__cache_lines(conv->columns * places * s->in_channels);
 }
 
@@ -94,7 +94,7 @@ typedef struct sbit__winograd_unit {
     const sbit__last_job *job;
     int64_t first, tiles; /* of all images' */
     float *v, *sums, *middle, *zeros;
-    const float **row;
+    const float **row; /* input pixels of a tile */
 } sbit__winograd_unit;
 
 typedef struct sbit__winograd_place {
@@ -120,14 +120,12 @@ static void sbit__winograd_inputs(const sbit__winograd_unit *unit)
     const int64_t n = job->conv->winograd + 2, c = s->in_channels;
     for (int64_t t = 0; t < unit->tiles; t++) {
         const sbit__winograd_place p = sbit__winograd_place_of(unit, t);
-        const float **x = unit->row; /* of the sums, which come later */
-        for (int64_t i = 0; i < n; i++) {
-            const int64_t h = p.h - s->pad_begin[1] + i;
-            for (int64_t j = 0; j < n; j++) {
-                const int64_t w = p.w - s->pad_begin[2] + j;
-                *x++ = h >= 0 && h < s->in[1] && w >= 0 && w < s->in[2]
-                           ? job->x + ((p.image * s->in[1] + h) * s->in[2] + w) * c
-                           : unit->zeros;
+        const float **x = unit->row;
+        for (int64_t h = p.h - s->pad_begin[1]; h < p.h - s->pad_begin[1] + n; h++) {
+            const bool inside = h >= 0 && h < s->in[1];
+            const float *from = job->x + (p.image * s->in[1] + h) * s->in[2] * c;
+            for (int64_t w = p.w - s->pad_begin[2]; w < p.w - s->pad_begin[2] + n; w++) {
+                *x++ = inside && w >= 0 && w < s->in[2] ? from + w * c : unit->zeros;
             }
         }
         job->kernels->last_winograd_load((int)job->conv->winograd, c, unit->row, unit->middle,
@@ -147,13 +145,12 @@ static void sbit__winograd_panel(const sbit__winograd_unit *unit, int64_t first,
     sbit__last_cell cell;
     memset(&tile, 0, sizeof tile);
     tile.taps = 1;
-    tile.depth = c;
-    tile.pitch = unit->tiles;
+    tile.depth = tile.x_step = c;
     tile.width = tile.columns = tile.out_step = width;
     for (int64_t i = 0; i < places; i++) {
         tile.weights = job->packed + places * c * first + i * c * width;
-        job->kernels->last_tile(&tile, unit->tiles, unit->row + i * unit->tiles,
-                                unit->sums + i * step);
+        tile.x = unit->v + i * unit->tiles * c;
+        job->kernels->last_tile(&tile, unit->tiles, NULL, unit->sums + i * step);
     }
     memset(&cell, 0, sizeof cell);
     cell.columns = columns;
@@ -200,9 +197,6 @@ SBIT__FN void sbit__last_winograd_unit(const sbit__last_job *job, int64_t number
     unit.row = (const float **)(void *)(scratch + sbit__cache_lines(c));
     memset(unit.zeros, 0, (size_t)c * sizeof(float));
     sbit__winograd_inputs(&unit);
-    for (int64_t i = 0; i < places * unit.tiles; i++) {
-        unit.row[i] = unit.v + i * c;
-    }
     for (int64_t first = 0; first < s->out_channels; panel++) {
         const int64_t width = sbit__last_panel(job->kernels, s->out_channels - first);
         if (panel % conv->parts == number % conv->parts) {

@@ -45,27 +45,29 @@ SBIT__V_TARGET static void SBIT__V(last_finish)(const sbit__last_store *store, i
 /* >>tile */
 
 SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, const sbit__last_tile *tile,
-                                       const float *const *row, float *out, int64_t at)
+                                       const float *const *row, int64_t first, float *out,
+                                       int64_t at)
 {
     const int64_t lanes = SBIT__V(lanes);
     const float *w = tile->weights;
-    SBIT__V(vf) sum[SBIT__V(last_m)][SBIT__V(last_v)];
+    SBIT__V(vf) sum[2 * SBIT__V(last_m)][SBIT__V(last_v)];
     SBIT__UNROLL for (int j = 0; j < vectors; j++)
     {
         SBIT__V(vf) bias = SBIT__V(set_f32)(0.0f);
         if (tile->store.bias != NULL) {
             bias = SBIT__V(load_f32)(tile->store.bias + j * lanes, tile->columns - j * lanes);
         }
-        SBIT__UNROLL for (int i = 0; i < m; i++)
+        SBIT__UNROLL16 for (int i = 0; i < m; i++)
         {
             sum[i][j] = bias;
         }
     }
     for (int64_t t = 0; t < tile->taps; t++) {
-        const float *x[SBIT__V(last_m)];
-        SBIT__UNROLL for (int i = 0; i < m; i++)
+        const float *x[2 * SBIT__V(last_m)];
+        SBIT__UNROLL16 for (int i = 0; i < m; i++)
         {
-            x[i] = row[t * tile->pitch + i];
+            x[i] = row != NULL ? row[t * tile->pitch + first + i]
+                               : tile->x + (first + i) * tile->x_step;
         }
         for (int64_t k = 0; k < tile->depth; k++) {
             SBIT__V(vf) s[SBIT__V(last_v)];
@@ -74,7 +76,7 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, const sbit__last_tile
                 s[j] = SBIT__V(load_f32)(w + j * lanes, lanes);
             }
             w += vectors * lanes;
-            SBIT__UNROLL for (int i = 0; i < m; i++)
+            SBIT__UNROLL16 for (int i = 0; i < m; i++)
             {
                 const SBIT__V(vf) u = SBIT__V(set_f32)(x[i][k]);
                 SBIT__UNROLL for (int j = 0; j < vectors; j++)
@@ -84,8 +86,8 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, const sbit__last_tile
             }
         }
     }
-    if (tile->columns < tile->width || tile->store.activation == SBIT__ACT_HARDSWISH) {
-        SBIT__UNROLL for (int i = 0; i < m; i++)
+    if (tile->store.activation == SBIT__ACT_HARDSWISH) {
+        SBIT__UNROLL16 for (int i = 0; i < m; i++)
         {
             SBIT__UNROLL for (int j = 0; j < vectors; j++)
             {
@@ -100,35 +102,38 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, const sbit__last_tile
     const SBIT__V(vf) hi = SBIT__V(last_bound)(&tile->store, true);
     const float *residual = tile->store.residual;
     if (residual != NULL) {
-        SBIT__UNROLL for (int i = 0; i < m; i++)
+        SBIT__UNROLL16 for (int i = 0; i < m; i++)
         {
             SBIT__UNROLL for (int j = 0; j < vectors; j++)
             {
                 const float *from = residual + at + i * tile->out_step + j * lanes;
-                sum[i][j] = SBIT__V(add_f32)(sum[i][j], SBIT__V(load_f32)(from, lanes));
+                const int64_t n = j < vectors - 1 ? lanes : tile->columns - j * lanes;
+                sum[i][j] = SBIT__V(add_f32)(sum[i][j], SBIT__V(load_f32)(from, n));
             }
         }
     }
-    SBIT__UNROLL for (int i = 0; i < m; i++)
+    SBIT__UNROLL16 for (int i = 0; i < m; i++)
     {
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
+            const int64_t n = j < vectors - 1 ? lanes : tile->columns - j * lanes;
             SBIT__V(store_f32)
-            (out + at + i * tile->out_step + j * lanes, lanes,
+            (out + at + i * tile->out_step + j * lanes, n,
              SBIT__V(min_f32)(hi, SBIT__V(max_f32)(lo, sum[i][j])));
         }
     }
 }
 
-/* One copy for each size: rows are cut into nearly equal tiles, so that all are large. */
+/* One copy for each size. Rows are cut into nearly equal tiles, so that all are large; with one or
+ * two vectors (of four) a tile has up to twice the rows. */
 #define SBIT__LAST_CASE(m, v)                                                                      \
     case m:                                                                                        \
-        SBIT__V(last_body)(m, v, tile, row, out, at);                                              \
+        SBIT__V(last_body)(m, v, tile, row, first, out, at);                                       \
         break;
-#define SBIT__LAST_ROWS(v)                                                                         \
+#define SBIT__LAST_ROWS(v, more)                                                                   \
     SBIT__V_TARGET static void SBIT__V(last_rows##v)(int64_t m, const sbit__last_tile *tile,       \
-                                                     const float *const *row, float *out,          \
-                                                     int64_t at)                                   \
+                                                     const float *const *row, int64_t first,       \
+                                                     float *out, int64_t at)                       \
     {                                                                                              \
         switch (m) {                                                                               \
             SBIT__LAST_CASE(1, v)                                                                  \
@@ -137,108 +142,235 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, const sbit__last_tile
             SBIT__LAST_CASE(4, v)                                                                  \
             SBIT__LAST_CASE(5, v)                                                                  \
             SBIT__LAST_CASE(6, v)                                                                  \
+            more(v)                                                                                \
         default:                                                                                   \
-            SBIT__V(last_body)(SBIT__V(last_m), v, tile, row, out, at);                            \
+            SBIT__V(last_body)(SBIT__V(last_m), v, tile, row, first, out, at);                     \
         }                                                                                          \
     }
-SBIT__LAST_ROWS(1)
-SBIT__LAST_ROWS(2)
+#define SBIT__LAST_WIDE(v)
+#define SBIT__LAST_NARROW(v)                                                                       \
+    SBIT__LAST_CASE(8, v)                                                                          \
+    SBIT__LAST_CASE(10, v)                                                                         \
+    SBIT__LAST_CASE(2 * SBIT__V(last_m), v)
+SBIT__LAST_ROWS(1, SBIT__LAST_NARROW)
 #if SBIT__V_LAST > 2
-SBIT__LAST_ROWS(3)
-SBIT__LAST_ROWS(4)
+SBIT__LAST_ROWS(2, SBIT__LAST_NARROW)
+SBIT__LAST_ROWS(3, SBIT__LAST_WIDE)
+SBIT__LAST_ROWS(4, SBIT__LAST_WIDE)
+#else
+SBIT__LAST_ROWS(2, SBIT__LAST_WIDE)
 #endif
 #undef SBIT__LAST_CASE
 #undef SBIT__LAST_ROWS
+#undef SBIT__LAST_WIDE
+#undef SBIT__LAST_NARROW
 
 SBIT__V_TARGET static void SBIT__V(last_tile)(const sbit__last_tile *tile, int64_t rows,
                                               const float *const *row, float *out)
 {
-    const int64_t vectors = tile->width / SBIT__V(lanes);
-    int64_t tiles = (rows + SBIT__V(last_m) - 1) / SBIT__V(last_m), i = 0;
-    for (; tiles > 0; tiles--) {
-        const int64_t m = (rows - i + tiles - 1) / tiles, at = i * tile->out_step;
+    const int64_t vectors = tile->width / SBIT__V(lanes), whole = SBIT__V(last_m);
+    const int64_t most = 2 * vectors <= SBIT__V(last_v) ? 2 * whole : whole;
+    for (int64_t i = 0, m = 0; i < rows; i += m) {
+        const int64_t left = rows - i, tiles = (left + most - 1) / most, at = i * tile->out_step;
+        m = (left + tiles - 1) / tiles;
+        m = m > whole && m != 8 && m != 10 && m != most ? (m + 1) / 2 : m;
         switch (vectors) {
         case 1:
-            SBIT__V(last_rows1)(m, tile, row + i, out, at);
+            SBIT__V(last_rows1)(m, tile, row, i, out, at);
             break;
 #if SBIT__V_LAST > 2
         case 3:
-            SBIT__V(last_rows3)(m, tile, row + i, out, at);
+            SBIT__V(last_rows3)(m, tile, row, i, out, at);
             break;
         case 4:
-            SBIT__V(last_rows4)(m, tile, row + i, out, at);
+            SBIT__V(last_rows4)(m, tile, row, i, out, at);
             break;
 #endif
         default:
-            SBIT__V(last_rows2)(m, tile, row + i, out, at);
+            SBIT__V(last_rows2)(m, tile, row, i, out, at);
         }
-        i += m;
     }
 }
 
 /* >>depthwise */
 
-SBIT__V_INLINE void SBIT__V(last_window)(int pixels, const sbit__last_window *d, int64_t n,
-                                         int64_t c, const float *weights, const float *x, float *y,
-                                         int64_t at)
+/* What a window's sums begin with and end as; n: channels of the last vector. */
+SBIT__V_INLINE void SBIT__V(last_window_end)(int pixels, int vectors, const sbit__last_window *d,
+                                             int64_t n, const SBIT__V(vf) * sum, float *y,
+                                             int64_t at)
 {
-    SBIT__V(vf) sum[8], bias = SBIT__V(set_f32)(0.0f);
-    if (d->store.bias != NULL) {
-        bias = SBIT__V(load_f32)(d->store.bias + c, n);
-    }
-    SBIT__UNROLL for (int i = 0; i < pixels; i++)
+    const int64_t lanes = SBIT__V(lanes);
+    const SBIT__V(vf) lo = SBIT__V(last_bound)(&d->store, false);
+    const SBIT__V(vf) hi = SBIT__V(last_bound)(&d->store, true);
+    const bool plain = d->store.activation != SBIT__ACT_HARDSWISH && d->store.residual == NULL;
+    SBIT__UNROLL for (int i = 0; i < pixels * vectors; i++)
     {
-        sum[i] = bias;
+        const SBIT__V(vf) v = plain ? SBIT__V(min_f32)(hi, SBIT__V(max_f32)(lo, sum[i])) : sum[i];
+        SBIT__V(store_f32)(y + at + i / vectors * d->out_step + i % vectors * lanes, n, v);
+    }
+    if (!plain) {
+        const int64_t columns = (vectors - 1) * lanes + (n < lanes ? n : lanes);
+        SBIT__V(last_finish)(&d->store, pixels, columns, d->out_step, y, at);
+    }
+}
+
+SBIT__V_INLINE SBIT__V(vf) SBIT__V(last_window_bias)(const sbit__last_window *d, int64_t c,
+                                                     int64_t n)
+{
+    return d->store.bias != NULL ? SBIT__V(load_f32)(d->store.bias + c, n)
+                                 : SBIT__V(set_f32)(0.0f);
+}
+
+/* Pixels x vectors of channels. */
+SBIT__V_INLINE void SBIT__V(last_window)(int pixels, int vectors, const sbit__last_window *d,
+                                         int64_t n, int64_t c, const float *weights, const float *x,
+                                         float *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    SBIT__V(vf) sum[8];
+    SBIT__UNROLL for (int i = 0; i < pixels * vectors; i++)
+    {
+        sum[i] = SBIT__V(last_window_bias)(d, c + i % vectors * lanes, n);
     }
     for (int64_t r = 0; r < d->rows; r++) {
         const float *from = x + r * d->row_step, *w = weights + r * d->weight_row;
         for (int64_t t = 0; t < d->taps; t++) {
-            const SBIT__V(vf) s = SBIT__V(load_f32)(w + t * SBIT__V(lanes), SBIT__V(lanes));
-            SBIT__UNROLL for (int i = 0; i < pixels; i++)
+            SBIT__UNROLL for (int i = 0; i < pixels * vectors; i++)
             {
-                sum[i] = SBIT__V(fma_f32)(SBIT__V(load_f32)(from + i * d->pixel_step, n), s, sum[i]);
+                const SBIT__V(vf) s = SBIT__V(load_f32)(w + i % vectors * d->block_step, lanes);
+                const float *at_x = from + i / vectors * d->pixel_step + i % vectors * lanes;
+                sum[i] = SBIT__V(fma_f32)(SBIT__V(load_f32)(at_x, n), s, sum[i]);
             }
             from += d->tap_step;
+            w += lanes;
         }
     }
-    const SBIT__V(vf) lo = SBIT__V(last_bound)(&d->store, false);
-    const SBIT__V(vf) hi = SBIT__V(last_bound)(&d->store, true);
-    const bool plain = d->store.activation != SBIT__ACT_HARDSWISH && d->store.residual == NULL;
+    SBIT__V(last_window_end)(pixels, vectors, d, n, sum, y, at);
+}
+
+/* The same for whole rows of `taps` without dilation, one vector: an input pixel is read once for
+ * all outputs that see it. */
+SBIT__V_INLINE void SBIT__V(last_line)(int pixels, int taps, int stride, const sbit__last_window *d,
+                                       int64_t c, const float *weights, const float *x, float *y,
+                                       int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    SBIT__V(vf) sum[8];
     SBIT__UNROLL for (int i = 0; i < pixels; i++)
     {
-        SBIT__V(store_f32)
-        (y + at + i * d->out_step, n,
-         plain ? SBIT__V(min_f32)(hi, SBIT__V(max_f32)(lo, sum[i])) : sum[i]);
+        sum[i] = SBIT__V(last_window_bias)(d, c, lanes);
     }
-    if (!plain) {
-        const int64_t lanes = SBIT__V(lanes);
-        SBIT__V(last_finish)(&d->store, pixels, n < lanes ? n : lanes, d->out_step, y, at);
+    for (int64_t r = 0; r < d->rows; r++) {
+        const float *from = x + r * d->row_step, *w = weights + r * d->weight_row;
+        SBIT__V(vf) s[5];
+        SBIT__UNROLL for (int t = 0; t < taps; t++)
+        {
+            s[t] = SBIT__V(load_f32)(w + t * lanes, lanes);
+        }
+        SBIT__UNROLL16 for (int j = 0; j < (pixels - 1) * stride + taps; j++)
+        {
+            const SBIT__V(vf) v = SBIT__V(load_f32)(from + j * d->tap_step, lanes);
+            SBIT__UNROLL for (int t = 0; t < taps; t++)
+            {
+                const int i = (j - t) / stride;
+                if (j >= t && i < pixels && i * stride == j - t) {
+                    sum[i] = SBIT__V(fma_f32)(v, s[t], sum[i]);
+                }
+            }
+        }
+    }
+    SBIT__V(last_window_end)(pixels, 1, d, lanes, sum, y, at);
+}
+
+#define SBIT__LAST_LINE(pixels, taps, stride)                                                      \
+    SBIT__V_TARGET static void SBIT__V(last_line_##pixels##_##taps##_##stride)(                    \
+        const sbit__last_window *d, const float *x, float *y)                                      \
+    {                                                                                              \
+        const int64_t lanes = SBIT__V(lanes);                                                      \
+        for (int64_t c = 0; c + lanes <= d->channels; c += lanes) {                                \
+            SBIT__V(last_line)                                                                     \
+            (pixels, taps, stride, d, c, d->weights + c / lanes * d->block_step, x + c, y, c);     \
+        }                                                                                          \
+    }
+SBIT__LAST_LINE(7, 3, 1)
+SBIT__LAST_LINE(4, 3, 1)
+SBIT__LAST_LINE(7, 5, 1)
+SBIT__LAST_LINE(4, 5, 1)
+SBIT__LAST_LINE(7, 3, 2)
+SBIT__LAST_LINE(4, 3, 2)
+SBIT__LAST_LINE(4, 5, 2)
+#undef SBIT__LAST_LINE
+
+/* All whole vectors of some pixels; false: there is no copy for this window. */
+SBIT__V_TARGET static bool SBIT__V(last_lines)(const sbit__last_window *d, int64_t pixels,
+                                               const float *x, float *y)
+{
+    const int64_t stride = d->pixel_step / d->tap_step;
+    if (stride * d->tap_step != d->pixel_step || stride > 2 || (d->taps != 3 && d->taps != 5)) {
+        return false;
+    }
+    switch (pixels * 100 + d->taps * 10 + stride) {
+    case 731:
+        SBIT__V(last_line_7_3_1)(d, x, y);
+        return true;
+    case 431:
+        SBIT__V(last_line_4_3_1)(d, x, y);
+        return true;
+    case 751:
+        SBIT__V(last_line_7_5_1)(d, x, y);
+        return true;
+    case 451:
+        SBIT__V(last_line_4_5_1)(d, x, y);
+        return true;
+    case 732:
+        SBIT__V(last_line_7_3_2)(d, x, y);
+        return true;
+    case 432:
+        SBIT__V(last_line_4_3_2)(d, x, y);
+        return true;
+    case 452:
+        SBIT__V(last_line_4_5_2)(d, x, y);
+        return true;
+    default:
+        return false;
     }
 }
 
-SBIT__V_TARGET static void SBIT__V(last_depthwise)(const sbit__last_window *d, int64_t pixels,
-                                                   const float *x, float *y)
+/* 7, 4 or 1 pixels, from channel c on. */
+SBIT__V_TARGET static void SBIT__V(last_depthwise_few)(const sbit__last_window *d, int64_t pixels,
+                                                       int64_t c, const float *x, float *y)
 {
     const int64_t lanes = SBIT__V(lanes);
-    for (int64_t c = 0; c < d->channels; c += lanes) {
-        const int64_t left = d->channels - c;
+    for (int64_t step = lanes; c < d->channels; c += step) {
+        const int64_t left = d->channels - c, n = left < lanes ? left : lanes;
         const float *weights = d->weights + c / lanes * d->block_step;
-        int64_t p = 0;
-#define SBIT__LAST_PIXELS(count, n)                                                                \
-    for (; p + count <= pixels; p += count) {                                                      \
-        SBIT__V(last_window)                                                                       \
-        (count, d, n, c, weights, x + p * d->pixel_step + c, y, p * d->out_step + c);              \
-    }
-        if (left >= lanes) {
-            SBIT__LAST_PIXELS(7, lanes)
-            SBIT__LAST_PIXELS(4, lanes)
-            SBIT__LAST_PIXELS(2, lanes)
-            SBIT__LAST_PIXELS(1, lanes)
+        if (pixels == 7) {
+            SBIT__V(last_window)(7, 1, d, n, c, weights, x + c, y, c);
+        } else if (pixels == 4) {
+            SBIT__V(last_window)(4, 1, d, n, c, weights, x + c, y, c);
+        } else if (left >= 4 * lanes) {
+            SBIT__V(last_window)(1, 4, d, lanes, c, weights, x + c, y, c);
+            step = 4 * lanes;
         } else {
-            SBIT__LAST_PIXELS(4, left)
-            SBIT__LAST_PIXELS(1, left)
+            SBIT__V(last_window)(1, 1, d, n, c, weights, x + c, y, c);
+            step = lanes;
         }
-#undef SBIT__LAST_PIXELS
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(last_depthwise)(const sbit__last_window *window, int64_t pixels,
+                                                   const float *x, float *y)
+{
+    const int64_t lanes = SBIT__V(lanes), whole = window->channels / lanes * lanes;
+    sbit__last_window d = *window;
+    while (pixels > 0) {
+        const int64_t count = pixels >= 7 ? 7 : pixels >= 4 ? 4 : 1;
+        const bool done = count > 1 && SBIT__V(last_lines)(&d, count, x, y);
+        SBIT__V(last_depthwise_few)(&d, count, done ? whole : 0, x, y);
+        pixels -= count;
+        x += count * d.pixel_step;
+        y += count * d.out_step;
+        d.store.residual = d.store.residual != NULL ? d.store.residual + count * d.out_step : NULL;
     }
 }
 
