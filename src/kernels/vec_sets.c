@@ -57,6 +57,7 @@ SBIT__INLINE void sbit__v_bytes(uint8_t *y, int64_t n, uint64_t bytes)
 
 #include "vec_sse2.h"
 #include "vec_q8.h"
+#include "vec_q8_elements.h"
 #include "vec_last.h"
 #include "vec_winograd.h"
 #include "vec_exchange.h"
@@ -65,6 +66,7 @@ SBIT__INLINE void sbit__v_bytes(uint8_t *y, int64_t n, uint64_t bytes)
 #define SBIT__VNNI 0
 #include "vec_avx2.h"
 #include "vec_q8.h"
+#include "vec_q8_elements.h"
 #include "vec_end.h"
 
 #define SBIT__VNNI 2
@@ -83,6 +85,7 @@ SBIT__INLINE void sbit__v_bytes(uint8_t *y, int64_t n, uint64_t bytes)
 #define SBIT__VNNI 0
 #include "vec_avx512.h"
 #include "vec_q8.h"
+#include "vec_q8_elements.h"
 #include "vec_last.h"
 #include "vec_winograd.h"
 #include "vec_end.h"
@@ -97,6 +100,7 @@ SBIT__INLINE void sbit__v_bytes(uint8_t *y, int64_t n, uint64_t bytes)
 
 #include "vec_neon.h"
 #include "vec_q8.h"
+#include "vec_q8_elements.h"
 #include "vec_last.h"
 #include "vec_winograd.h"
 #include "vec_exchange.h"
@@ -104,6 +108,17 @@ SBIT__INLINE void sbit__v_bytes(uint8_t *y, int64_t n, uint64_t bytes)
 #endif
 
 /* >>tables */
+/* >>no products, no VNNI */
+#define sbit__q8_binary__avx2vnni sbit__q8_binary__avx2
+#define sbit__q8_max__avx2vnni sbit__q8_max__avx2
+#define sbit__q8_interleave__avx2vnni sbit__q8_interleave__avx2
+#define sbit__q8_lookup__avx2vnni sbit__q8_lookup__avx2
+#define sbit__q8_accumulate__avx2vnni sbit__q8_accumulate__avx2
+#define sbit__q8_binary__avx512vnni sbit__q8_binary__avx512
+#define sbit__q8_max__avx512vnni sbit__q8_max__avx512
+#define sbit__q8_interleave__avx512vnni sbit__q8_interleave__avx512
+#define sbit__q8_lookup__avx512vnni sbit__q8_lookup__avx512
+#define sbit__q8_accumulate__avx512vnni sbit__q8_accumulate__avx512
 #define SBIT__Q8_REF(type, name, params) sbit__##name##__ref,
 #define SBIT__Q8_SSE2(type, name, params) sbit__##name##__sse2,
 #define SBIT__Q8_AVX2(type, name, params) sbit__##name##__avx2,

@@ -1197,10 +1197,6 @@ SBIT__V4 void sbit__plane4_3x3_all(sbit__plane4 *p, int64_t row0, int64_t row1)
         inside ? x + (r)*step : sbit__plane4_line(p, r < count ? iy + (r)*d->stride_h : -1)
 #define SBIT__PLANE4_TAP(r)                                                                        \
     s##r = sbit__v4_madd(v, sbit__plane4_tap(p, x##r, at, j, stride, edge), s##r)
-#define SBIT__PLANE4_PUT(r)                                                                        \
-    if (r < count) {                                                                               \
-        sbit__plane4_put(p, row + (r), s##r);                                                      \
-    }
 #define SBIT__PLANE4_8(what)                                                                       \
     what(0);                                                                                       \
     what(1);                                                                                       \
@@ -1229,11 +1225,13 @@ SBIT__V4 void sbit__plane4_rows(const sbit__plane4 *p, int64_t row, int64_t coun
             SBIT__PLANE4_8(SBIT__PLANE4_TAP);
         }
     }
-    SBIT__PLANE4_8(SBIT__PLANE4_PUT);
+    const sbit__v4 sums[8] = {s0, s1, s2, s3, s4, s5, s6, s7};
+    for (int64_t r = 0; r < count; r++) {
+        sbit__plane4_put(p, row + r, sums[r]);
+    }
 }
 #undef SBIT__PLANE4_LINE
 #undef SBIT__PLANE4_TAP
-#undef SBIT__PLANE4_PUT
 #undef SBIT__PLANE4_8
 
 SBIT__V4 void sbit__plane4_all(sbit__plane4 *p, int64_t row0, int64_t row1, int64_t stride)

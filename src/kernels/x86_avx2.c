@@ -1170,10 +1170,6 @@ SBIT__AVX2 void sbit__plane8_3x3_all(sbit__plane8 *p, int64_t row0, int64_t row1
         inside ? x + (r)*step : sbit__plane8_line(p, r < count ? iy + (r)*d->stride_h : -1)
 #define SBIT__PLANE8_TAP(r)                                                                        \
     s##r = _mm256_fmadd_ps(v, sbit__plane8_tap(p, x##r, at, j, stride, edge), s##r)
-#define SBIT__PLANE8_PUT(r)                                                                        \
-    if (r < count) {                                                                               \
-        sbit__plane8_put(p, row + (r), sbit__ordered8(s##r, stride));                              \
-    }
 #define SBIT__PLANE8_8(what)                                                                       \
     what(0);                                                                                       \
     what(1);                                                                                       \
@@ -1202,11 +1198,13 @@ SBIT__AVX2 void sbit__plane8_rows(const sbit__plane8 *p, int64_t row, int64_t co
             SBIT__PLANE8_8(SBIT__PLANE8_TAP);
         }
     }
-    SBIT__PLANE8_8(SBIT__PLANE8_PUT);
+    const __m256 sums[8] = {s0, s1, s2, s3, s4, s5, s6, s7};
+    for (int64_t r = 0; r < count; r++) {
+        sbit__plane8_put(p, row + r, sbit__ordered8(sums[r], stride));
+    }
 }
 #undef SBIT__PLANE8_LINE
 #undef SBIT__PLANE8_TAP
-#undef SBIT__PLANE8_PUT
 #undef SBIT__PLANE8_8
 
 SBIT__AVX2 void sbit__plane8_all(sbit__plane8 *p, int64_t row0, int64_t row1, int64_t stride)

@@ -1072,10 +1072,6 @@ SBIT__AVX512 void sbit__plane16_3x3_all(sbit__plane16 *p, int64_t row0, int64_t 
         inside ? x + (r)*step : sbit__plane16_line(p, r < count ? iy + (r)*d->stride_h : -1)
 #define SBIT__PLANE16_TAP(r)                                                                       \
     s##r = _mm512_fmadd_ps(v, sbit__plane16_tap(p, x##r, at, j, stride, edge), s##r)
-#define SBIT__PLANE16_PUT(r)                                                                       \
-    if (r < count) {                                                                               \
-        sbit__plane16_put(p, row + (r), s##r);                                                     \
-    }
 #define SBIT__PLANE16_8(what)                                                                      \
     what(0);                                                                                       \
     what(1);                                                                                       \
@@ -1104,11 +1100,13 @@ SBIT__AVX512 void sbit__plane16_rows(const sbit__plane16 *p, int64_t row, int64_
             SBIT__PLANE16_8(SBIT__PLANE16_TAP);
         }
     }
-    SBIT__PLANE16_8(SBIT__PLANE16_PUT);
+    const __m512 sums[8] = {s0, s1, s2, s3, s4, s5, s6, s7};
+    for (int64_t r = 0; r < count; r++) {
+        sbit__plane16_put(p, row + r, sums[r]);
+    }
 }
 #undef SBIT__PLANE16_LINE
 #undef SBIT__PLANE16_TAP
-#undef SBIT__PLANE16_PUT
 #undef SBIT__PLANE16_8
 
 SBIT__AVX512 void sbit__plane16_all(sbit__plane16 *p, int64_t row0, int64_t row1, int64_t stride)

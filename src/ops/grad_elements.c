@@ -52,8 +52,7 @@ typedef struct sbit__slope_args {
 typedef struct sbit__slope {
     const char *of;
     double a, b; /* defaults */
-    void (*f32)(const sbit__slope_args *args, int64_t n, const float *dy, const float *v,
-                float *dx);
+    void (*f32)(const sbit__slope_args *args, const float *dy, const float *v, float *dx);
     void (*f64)(const sbit__slope_args *args, int64_t n, const double *dy, const double *v,
                 double *dx);
 } sbit__slope;
@@ -79,10 +78,9 @@ static double sbit__slope_f64(int helper, double x)
 }
 
 /* h = helper(in), result: both expressions of v, the latter of a, b, h and dy's element d too, in
- * type T. n <= SBIT__SLOPE_CHUNK; a whole chunk has a loop of its own, which compilers turn into
- * vectors. */
+ * type T. f32: whole chunks, in loops that compilers turn into vectors. */
 #define SBIT__SLOPE_OF(name, helper, in, result)                                                   \
-    static void sbit__slope_##name##_f32(const sbit__slope_args *args, int64_t n, const float *dy, \
+    static void sbit__slope_##name##_f32(const sbit__slope_args *args, const float *dy,            \
                                          const float *vs, float *dx)                               \
     {                                                                                              \
         typedef float T;                                                                           \
@@ -90,27 +88,21 @@ static double sbit__slope_f64(int helper, double x)
         T hs[SBIT__SLOPE_CHUNK], out[SBIT__SLOPE_CHUNK];                                           \
         (void)a;                                                                                   \
         (void)b;                                                                                   \
+        for (int i = 0; (int)(helper) >= 0 && i < SBIT__SLOPE_CHUNK; i++) {                        \
+            const T v = vs[i];                                                                     \
+            hs[i] = in;                                                                            \
+        }                                                                                          \
         if ((int)(helper) >= 0) {                                                                  \
-            int64_t i = 0;                                                                         \
-            do { /* n is at least 1 */                                                             \
-                const T v = vs[i];                                                                 \
-                hs[i] = in;                                                                        \
-            } while (++i < n);                                                                     \
-            args->kernels->f32_unary((sbit__unary)((int)(helper) >= 0 ? (int)(helper) : 0), n, hs, hs); \
+            args->kernels->f32_unary((sbit__unary)((int)(helper) >= 0 ? (int)(helper) : 0),        \
+                                     SBIT__SLOPE_CHUNK, hs, hs);                                   \
         }                                                                                          \
-        for (int64_t i = 0; n == SBIT__SLOPE_CHUNK && i < SBIT__SLOPE_CHUNK; i++) {                \
+        for (int i = 0; i < SBIT__SLOPE_CHUNK; i++) {                                              \
             const T d = dy[i], v = vs[i], h = (int)(helper) >= 0 ? hs[i] : v;                      \
             (void)v;                                                                               \
             (void)h;                                                                               \
             out[i] = result;                                                                       \
         }                                                                                          \
-        for (int64_t i = 0; n < SBIT__SLOPE_CHUNK && i < n; i++) {                                 \
-            const T d = dy[i], v = vs[i], h = (int)(helper) >= 0 ? hs[i] : v;                      \
-            (void)v;                                                                               \
-            (void)h;                                                                               \
-            out[i] = result;                                                                       \
-        }                                                                                          \
-        memcpy(dx, out, (size_t)n * sizeof out[0]);                                                \
+        memcpy(dx, out, sizeof out);                                                               \
     }                                                                                              \
     static void sbit__slope_##name##_f64(const sbit__slope_args *args, int64_t n,                  \
                                          const double *dy, const double *vs, double *dx)           \
@@ -280,9 +272,18 @@ static void sbit__slope_block(void *user, int64_t begin, int64_t end)
         if (task->dx->dtype == SBIT_F64) {
             task->slope->f64(&task->args, n, (const double *)task->dy->data + i,
                              (const double *)task->v->data + i, (double *)task->dx->data + i);
-        } else {
-            task->slope->f32(&task->args, n, (const float *)task->dy->data + i,
-                             (const float *)task->v->data + i, (float *)task->dx->data + i);
+            continue;
+        }
+        const float *dy = (const float *)task->dy->data + i, *v = (const float *)task->v->data + i;
+        float *dx = (float *)task->dx->data + i;
+        if (n == SBIT__SLOPE_CHUNK) {
+            task->slope->f32(&task->args, dy, v, dx);
+        } else { /* the last one: filled up */
+            float rest[2][SBIT__SLOPE_CHUNK] = {{0.0f}};
+            memcpy(rest[0], dy, (size_t)n * sizeof *dy);
+            memcpy(rest[1], v, (size_t)n * sizeof *v);
+            task->slope->f32(&task->args, rest[0], rest[1], rest[0]);
+            memcpy(dx, rest[0], (size_t)n * sizeof *dx);
         }
     }
 }

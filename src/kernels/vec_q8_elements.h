@@ -1,0 +1,86 @@
+/* vec_q8_elements.h: the integer kernels without products, which no set needs twice: those with VNNI
+ * have them of the set without. >>vec_q8_elements
+ */
+
+SBIT__V_INLINE SBIT__V(vf)
+    SBIT__V(q8_dequantize)(const uint8_t *x, int64_t n, SBIT__V(vi) zero, SBIT__V(vf) scale)
+{
+    const SBIT__V(vi) q = SBIT__V(sub_i32)(SBIT__V(load_u8)(x, n), zero);
+    return SBIT__V(mul_f32)(SBIT__V(to_f32)(q), scale);
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_binary)(const sbit__q8_pair *pair, int64_t n,
+                                              const uint8_t *a, const uint8_t *b, uint8_t *y)
+{
+    const SBIT__V(vi) zero_a = SBIT__V(set_i32)(pair->zero_a);
+    const SBIT__V(vi) zero_b = SBIT__V(set_i32)(pair->zero_b);
+    const SBIT__V(vi) zero = SBIT__V(set_i32)(pair->store.zero);
+    const SBIT__V(vf) scale_a = SBIT__V(set_f32)(pair->scale_a);
+    const SBIT__V(vf) scale_b = SBIT__V(set_f32)(pair->scale_b);
+    const SBIT__V(vf) scale = SBIT__V(set_f32)(pair->scale_y);
+    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(pair->store.lo - pair->store.zero));
+    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(pair->store.hi - pair->store.zero));
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const SBIT__V(vf) u = SBIT__V(q8_dequantize)(a + i, n - i, zero_a, scale_a);
+        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(b + i, n - i, zero_b, scale_b);
+        const SBIT__V(vf) f = pair->op == SBIT__BINARY_ADD   ? SBIT__V(add_f32)(u, v)
+                              : pair->op == SBIT__BINARY_SUB ? SBIT__V(sub_f32)(u, v)
+                                                             : SBIT__V(mul_f32)(u, v);
+        const SBIT__V(vf) q = SBIT__V(clamp_f32)(SBIT__V(div_f32)(f, scale), lo, hi);
+        SBIT__V(store_u8)(y + i, n - i, SBIT__V(add_i32)(SBIT__V(round)(q), zero));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
+        SBIT__V(store_bytes)
+        (y + i, n - i,
+         SBIT__V(max_bytes)(SBIT__V(load_bytes)(x + i, n - i), SBIT__V(load_bytes)(y + i, n - i)));
+    }
+}
+
+/* 16 at a time: joining works within 16 bytes. */
+SBIT__V_TARGET static void SBIT__V(q8_interleave)(int64_t n, const uint8_t *a, const uint8_t *b,
+                                                  uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 16) {
+        const int64_t left = n - i < 16 ? n - i : 16;
+        const SBIT__V(vb) even = SBIT__V(load_bytes)(a + i, n - i);
+        const SBIT__V(vb) odd = SBIT__V(load_bytes)(b + i, n - i);
+        SBIT__V(store_bytes)(y + 2 * i, left < 8 ? 2 * left : 16, SBIT__V(low8)(even, odd));
+        if (left > 8) {
+            SBIT__V(store_bytes)(y + 2 * i + 16, 2 * left - 16, SBIT__V(high8)(even, odd));
+        }
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
+                                              uint8_t *y)
+{
+    const int64_t block = 4 * SBIT__V(lanes);
+    int64_t i = 0;
+    for (; i < n - n % block; i += block) {
+        SBIT__V(store_bytes)
+        (y + i, block, SBIT__V(lookup)(table, SBIT__V(load_bytes)(x + i, block)));
+    }
+    for (; i < n; i++) {
+        y[i] = table[x[i]];
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, int64_t rows, int64_t stride,
+                                                  const uint8_t *x, int32_t zero, float scale,
+                                                  float *sums)
+{
+    const SBIT__V(vi) zeros = SBIT__V(set_i32)(zero);
+    const SBIT__V(vf) scales = SBIT__V(set_f32)(scale);
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        SBIT__V(vf) sum = SBIT__V(load_f32)(sums + i, n - i);
+        for (int64_t row = 0; row < rows; row++) {
+            sum = SBIT__V(add_f32)(
+                sum, SBIT__V(q8_dequantize)(x + row * stride + i, n - i, zeros, scales));
+        }
+        SBIT__V(store_f32)(sums + i, n - i, sum);
+    }
+}
