@@ -170,6 +170,11 @@ TEST(reconstruction_is_better_than_the_nearest)
             CHECK(a.qparams.zero_point[0] == b.qparams.zero_point[0]);
         }
         CHECK(moved >= 4);
+        int biases = 0;
+        for (size_t i = 0; i < far.quant->site_count; i++) {
+            biases += far.quant->sites[i].shift != NULL;
+        }
+        CHECK_EQ_I64(biases, 3); /* of the convolutions; fc has none */
         build_do(&all.b, sbit_quant_set(all.quant, "STEP.RECONSTRUCT.LAYERS", "99", &all.b.error),
                  "set");
         build_do(&all.b, sbit_quant_calc_qparams(all.quant, false, false, false, &all.b.error),

@@ -488,8 +488,8 @@ static sbit_status sbit__round_all(sbit__round *r, const sbit_feed *feed, sbit_u
                           error);
 }
 
-SBIT__FN sbit_status sbit__round_run(sbit__round_units *units, const sbit_feed *feed,
-                                     sbit_error *error)
+static sbit_status sbit__round_units_run(sbit__round_units *units, const sbit_feed *feed,
+                                         sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(units->quant->ctx);
     const size_t count = sbit_quant_units(units->quant, units->step, NULL, 0);
@@ -514,4 +514,46 @@ SBIT__FN sbit_status sbit__round_run(sbit__round_units *units, const sbit_feed *
     sbit_walk_destroy(r.quantized);
     sbit__free(a, room, bytes);
     return status;
+}
+
+SBIT__FN sbit_status sbit__round_run(void *state, const sbit_options *options,
+                                     const sbit_step_row *step, const char *positions,
+                                     bool quantized, sbit__round_fn round, const sbit_feed *feed,
+                                     sbit_error *error)
+{
+    sbit__round_units units;
+    units.quant = (sbit_quant *)state;
+    units.options = options;
+    units.step = step;
+    units.positions = sbit_options_int(options, positions);
+    units.quantized = quantized;
+    units.round = round;
+    return sbit__round_units_run(&units, feed, error);
+}
+
+/* >>layer products */
+static sbit__gemm sbit__layer_gemm(const sbit__layer *layer)
+{
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = layer->rows;
+    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = layer->depth;
+    gemm.alpha = 1.0f;
+    return gemm;
+}
+
+SBIT__FN size_t sbit__layer_product_bytes(sbit_ctx *ctx, const sbit__layer *layer)
+{
+    const sbit__gemm gemm = sbit__layer_gemm(layer);
+    return sbit__gemm_scratch_bytes(ctx, &gemm) + 64;
+}
+
+SBIT__FN void sbit__layer_product(sbit_ctx *ctx, const sbit__layer *layer, const float *a,
+                                  const float *g, float *c, void *scratch)
+{
+    sbit__gemm gemm = sbit__layer_gemm(layer);
+    gemm.a = a;
+    gemm.b = g;
+    gemm.c = c;
+    sbit__gemm_run(ctx, &gemm, scratch);
 }

@@ -61,17 +61,27 @@ SBIT__FN sbit_status sbit__layer_means(const sbit__layer *layer, const sbit_tens
 /* >>rounding layer by layer: what AdaRound, GPTQ ... share. The sums are gathered for each layer in
  * turn (asym: under what is quantized so far), `round` makes the weights of it. */
 typedef struct sbit__round_units sbit__round_units;
+typedef sbit_status (*sbit__round_fn)(sbit__round_units *units, const sbit_unit *unit,
+                                      const sbit__layer *layer, sbit__gram *gram,
+                                      sbit_error *error);
 struct sbit__round_units {
     sbit_quant *quant;
     const sbit_options *options;
     const sbit_step_row *step;
     int64_t positions; /* of each sample; 0: all */
     bool quantized;    /* also for what the quantized model so far computes, whatever asym says */
-    sbit_status (*round)(sbit__round_units *units, const sbit_unit *unit, const sbit__layer *layer,
-                         sbit__gram *gram, sbit_error *error);
+    sbit__round_fn round;
 };
-SBIT__FN sbit_status sbit__round_run(sbit__round_units *units, const sbit_feed *feed,
+/* `positions`: the key that says how many. */
+SBIT__FN sbit_status sbit__round_run(void *state, const sbit_options *options,
+                                     const sbit_step_row *step, const char *positions,
+                                     bool quantized, sbit__round_fn round, const sbit_feed *feed,
                                      sbit_error *error);
+
+/* c[rows][depth] = a[rows][depth] times g[depth][depth], of one group; 64-byte aligned scratch. */
+SBIT__FN size_t sbit__layer_product_bytes(sbit_ctx *ctx, const sbit__layer *layer);
+SBIT__FN void sbit__layer_product(sbit_ctx *ctx, const sbit__layer *layer, const float *a,
+                                  const float *g, float *c, void *scratch);
 
 /* >>step-adaround: h(v) in 0..1, its slope, and the slope in v of |2 h - 1|^beta. */
 SBIT__FN float sbit__adaround_h(float v);

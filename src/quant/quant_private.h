@@ -312,6 +312,9 @@ typedef struct sbit__bias {
     const sbit__site *x, *weight;
     int64_t given, parts, count; /* numbers, scales of the weight, integers: the larger of both */
 } sbit__bias;
+/* The constant that is the node's bias, one row of numbers; NULL: none. */
+SBIT__FN const sbit_value_info *sbit__bias_value(const sbit_quant *quant, const sbit_graph *graph,
+                                                 sbit_node_id id);
 /* False if the layer has no such bias: none, no constant row, no one scale of its input, or scales
  * of the weight that do not go with it (blocks). Of a clone `graph`: its node and constant. */
 SBIT__FN bool sbit__bias_of(sbit_quant *quant, const sbit_graph *graph, sbit_node_id node,

@@ -310,9 +310,8 @@ SBIT__FN void sbit__quant_follow(sbit_quant *quant)
 }
 
 /* >>site bias */
-/* The constant that is the node's bias, one row of numbers; NULL: none. */
-static const sbit_value_info *sbit__bias_value(const sbit_quant *quant, const sbit_graph *graph,
-                                               sbit_node_id id)
+SBIT__FN const sbit_value_info *sbit__bias_value(const sbit_quant *quant, const sbit_graph *graph,
+                                                 sbit_node_id id)
 {
     const sbit_node *node = sbit_graph_node(graph, id);
     const sbit_op_row *row = sbit_operator_find(quant->ctx, node->domain, node->op_type,

@@ -4,9 +4,9 @@
  * Hubara et al. 2020, layer by layer: over v, in steps of the grid, the loss
  *     |w x - s q x'|^2,  q = clamp(round(w / s + v)),
  * with the gradient passed straight through the rounding; Adam. Unlike AdaRound an integer may go
- * anywhere. All that is needed are the sums S of x' x'^T and M of x x'^T (>>layer): with w_q = s q the
- * loss of a row is w_q S w_q - 2 w M w_q, up to a constant. The roundings jump, so each row keeps the
- * best integers that it had, the nearest at first.
+ * anywhere. All that is needed are the sums S of x' x'^T and M of x x'^T (>>layer): with w_q = s q
+ * the loss of a row is w_q S w_q - 2 w M w_q, up to a constant. The roundings jump, so each row
+ * keeps the best integers that it had, the nearest at first.
  */
 #include "layer_private.h"
 
@@ -26,28 +26,15 @@ typedef struct sbit__adaquant {
     const sbit__gram *gram;
     int64_t iterations;
     float rate;
-    const float *w;         /* as stored */
-    float *start;           /* w / s */
-    float *v, *m, *u;       /* moves, Adam's moments */
-    float *q;               /* weights on the grid */
-    float *target, *error;  /* w M, w_q S */
-    float *best, *out;      /* the best rows; as stored, all groups */
-    double *least;          /* [rows]: their loss */
+    const float *w;        /* as stored */
+    float *start;          /* w / s */
+    float *v, *m, *u;      /* moves, Adam's moments */
+    float *q;              /* weights on the grid */
+    float *target, *error; /* w M, w_q S */
+    float *best, *out;     /* the best rows; as stored, all groups */
+    double *least;         /* [rows]: their loss */
     void *scratch;
 } sbit__adaquant;
-
-static void sbit__adaquant_product(const sbit__adaquant *t, const float *a, const float *g, float *c)
-{
-    sbit__gemm gemm;
-    memset(&gemm, 0, sizeof gemm);
-    gemm.m = t->layer->rows;
-    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = t->layer->depth;
-    gemm.a = a;
-    gemm.b = g;
-    gemm.alpha = 1.0f;
-    gemm.c = c;
-    sbit__gemm_run(t->quant->ctx, &gemm, t->scratch);
-}
 
 /* Scale and zero point of a row of group g: of the tensor, or of its channel. */
 static float sbit__adaquant_scale(const sbit__adaquant *t, int64_t g, int64_t r, float *zero)
@@ -66,7 +53,8 @@ static void sbit__adaquant_start(sbit__adaquant *t, int64_t g)
         t->least[r] = HUGE_VAL;
         for (int64_t k = 0; k < l->depth; k++) {
             const int64_t i = r * l->depth + k;
-            t->q[i] = t->w[(g * l->rows + r) * l->row_step + k * l->depth_step]; /* for the target */
+            t->q[i] =
+                t->w[(g * l->rows + r) * l->row_step + k * l->depth_step]; /* for the target */
             t->start[i] = t->q[i] / scale;
             t->v[i] = t->m[i] = t->u[i] = 0.0f;
         }
@@ -131,17 +119,17 @@ static void sbit__adaquant_group(sbit__adaquant *t, int64_t g)
     const int64_t square = l->depth * l->depth;
     const float *sums = t->gram->sums + g * square;
     sbit__adaquant_start(t, g);
-    sbit__adaquant_product(t, t->q, t->gram->cross ? t->gram->mixed + g * square : sums, t->target);
+    sbit__layer_product(t->quant->ctx, l, t->q, t->gram->cross ? t->gram->mixed + g * square : sums,
+                        t->target, t->scratch);
     for (int64_t i = 0; i <= t->iterations; i++) {
         sbit__adaquant_round(t, g);
-        sbit__adaquant_product(t, t->q, sums, t->error);
+        sbit__layer_product(t->quant->ctx, l, t->q, sums, t->error, t->scratch);
         sbit__adaquant_keep(t);
         sbit__adaquant_adam(t, g, i + 1);
     }
     for (int64_t r = 0; r < l->rows; r++) {
         for (int64_t k = 0; k < l->depth; k++) {
-            t->out[(g * l->rows + r) * l->row_step + k * l->depth_step] =
-                t->best[r * l->depth + k];
+            t->out[(g * l->rows + r) * l->row_step + k * l->depth_step] = t->best[r * l->depth + k];
         }
     }
 }
@@ -153,18 +141,14 @@ static sbit_status sbit__adaquant_unit(sbit__round_units *units, const sbit_unit
     const sbit_allocator *a = sbit_ctx_allocator(units->quant->ctx);
     const size_t one = (size_t)(layer->rows * layer->depth), all = one * (size_t)layer->groups;
     sbit__adaquant t;
-    sbit__gemm gemm;
     sbit_tensor weight;
     if (gram->count <= 0.0 || units->quant->sites[unit->site].block > 0) {
         return SBIT_OK; /* nothing came; blocks have scales of their own: nearest */
     }
     memset(&t, 0, sizeof t);
-    memset(&gemm, 0, sizeof gemm);
-    gemm.m = layer->rows;
-    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = layer->depth;
-    const size_t scratch = sbit__gemm_scratch_bytes(units->quant->ctx, &gemm) + 64;
-    const size_t bytes = (size_t)layer->rows * sizeof(double) + (8 * one + all) * sizeof(float) +
-                         scratch;
+    const size_t scratch = sbit__layer_product_bytes(units->quant->ctx, layer);
+    const size_t bytes =
+        (size_t)layer->rows * sizeof(double) + (8 * one + all) * sizeof(float) + scratch;
     SBIT__TRY(sbit__site_weight(units->quant, &units->quant->sites[unit->site], &weight, error));
     t.least = (double *)sbit__alloc(a, bytes);
     if (t.least == NULL) {
@@ -198,21 +182,15 @@ static sbit_status sbit__adaquant_unit(sbit__round_units *units, const sbit_unit
 static sbit_status sbit__adaquant_run(void *state, const sbit_options *options,
                                       const sbit_feed *feed, sbit_error *error)
 {
-    sbit__round_units units;
-    memset(&units, 0, sizeof units);
-    units.quant = (sbit_quant *)state;
-    units.options = options;
-    units.step = sbit__step_adaquant();
-    units.positions = sbit_options_int(options, "STEP.ADAQUANT.POSITIONS");
-    units.round = sbit__adaquant_unit;
-    return sbit__round_run(&units, feed, error);
+    return sbit__round_run(state, options, sbit__step_adaquant(), "STEP.ADAQUANT.POSITIONS", false,
+                           sbit__adaquant_unit, feed, error);
 }
 
 SBIT__FN const sbit_step_row *sbit__step_adaquant(void)
 {
     static const sbit_step_row row = {
-        {"adaquant", "weights move freely for what the layer computes, by Adam",
-         SBIT_TARGET_WEIGHT, sbit__adaquant_keys, SBIT__COUNT_OF(sbit__adaquant_keys)},
+        {"adaquant", "weights move freely for what the layer computes, by Adam", SBIT_TARGET_WEIGHT,
+         sbit__adaquant_keys, SBIT__COUNT_OF(sbit__adaquant_keys)},
         SBIT_STAGE_WEIGHTS,
         true,
         sbit__adaquant_run,

@@ -64,21 +64,6 @@ SBIT__FN float sbit__adaround_pull(float v, float beta)
     return sbit__adaround_slope(v) * (turn < 0.0f ? -pull : pull);
 }
 
-/* target = w G (or w times the cross sums); the loss's gradient in w_q is 2 (w_q G - target) / n.
- */
-static void sbit__adaround_product(sbit__adaround *t, const float *a, const float *g, float *c)
-{
-    sbit__gemm gemm;
-    memset(&gemm, 0, sizeof gemm);
-    gemm.m = t->layer.rows;
-    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = t->layer.depth;
-    gemm.a = a;
-    gemm.b = g;
-    gemm.alpha = 1.0f;
-    gemm.c = c;
-    sbit__gemm_run(t->quant->ctx, &gemm, t->scratch);
-}
-
 /* Row r's scale: of the whole tensor, or of its channel. */
 static void sbit__adaround_start(sbit__adaround *t, int64_t g)
 {
@@ -146,11 +131,14 @@ static void sbit__adaround_group(sbit__adaround *t, int64_t g, float *out)
     const float *sums = t->gram.sums + g * square;
     const int64_t warm = (int64_t)(t->warm_up * (float)t->iterations);
     sbit__adaround_start(t, g);
-    sbit__adaround_product(t, t->q, t->gram.cross ? t->gram.mixed + g * square : sums, t->target);
+    /* target = w G (or w times the cross sums); the loss's gradient in w_q is 2 (w_q G - target) /
+     * n */
+    sbit__layer_product(t->quant->ctx, layer, t->q,
+                        t->gram.cross ? t->gram.mixed + g * square : sums, t->target, t->scratch);
     for (int64_t i = 0; i < t->iterations; i++) {
         const float after = (float)(i - warm) / (float)(t->iterations - warm);
         sbit__adaround_soft(t);
-        sbit__adaround_product(t, t->q, sums, t->error);
+        sbit__layer_product(t->quant->ctx, layer, t->q, sums, t->error, t->scratch);
         sbit__adaround_adam(t, i + 1, i < warm ? 0.0f : 20.0f - 18.0f * after);
     }
     for (int64_t r = 0; r < layer->rows; r++) {
@@ -167,11 +155,7 @@ static sbit_status sbit__adaround_room(sbit__adaround *t, float **out, sbit_erro
 {
     const sbit_allocator *a = sbit_ctx_allocator(t->quant->ctx);
     const int64_t one = t->layer.rows * t->layer.depth, all = one * t->layer.groups;
-    sbit__gemm gemm;
-    memset(&gemm, 0, sizeof gemm);
-    gemm.m = t->layer.rows;
-    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = t->layer.depth;
-    const size_t scratch = sbit__gemm_scratch_bytes(t->quant->ctx, &gemm) + 64;
+    const size_t scratch = sbit__layer_product_bytes(t->quant->ctx, &t->layer);
     const size_t floats = (size_t)(7 * one + 2 * t->layer.rows + all);
     t->bytes = floats * sizeof(float) + scratch;
     float *room = (float *)sbit__alloc(a, t->bytes);
@@ -231,14 +215,8 @@ static sbit_status sbit__adaround_unit(sbit__round_units *units, const sbit_unit
 static sbit_status sbit__adaround_run(void *state, const sbit_options *options,
                                       const sbit_feed *feed, sbit_error *error)
 {
-    sbit__round_units units;
-    memset(&units, 0, sizeof units);
-    units.quant = (sbit_quant *)state;
-    units.options = options;
-    units.step = sbit__step_adaround();
-    units.positions = sbit_options_int(options, "STEP.ADAROUND.POSITIONS");
-    units.round = sbit__adaround_unit;
-    return sbit__round_run(&units, feed, error);
+    return sbit__round_run(state, options, sbit__step_adaround(), "STEP.ADAROUND.POSITIONS", false,
+                           sbit__adaround_unit, feed, error);
 }
 
 SBIT__FN const sbit_step_row *sbit__step_adaround(void)

@@ -5,8 +5,8 @@
  * layer, y (float weights on float inputs) is fitted by a[c] y_q + b[c], where y_q is what the
  * quantized and compensated model so far gives. a goes into the weight's scale - the integers stay
  * - and b into the bias. Nothing is added to the graph. All that is needed are the sums of x x^T
- * (>>layer): E[y y_q] = w M w_q, E[y_q^2] = w_q S w_q. A gain is left away where scales are powers of
- * two, fixed, or in blocks; one scale for the tensor takes one gain.
+ * (>>layer): E[y y_q] = w M w_q, E[y_q^2] = w_q S w_q. A gain is left away where scales are powers
+ * of two, fixed, or in blocks; one scale for the tensor takes one gain.
  */
 #include "layer_private.h"
 
@@ -28,26 +28,13 @@ typedef struct sbit__compensate {
     sbit_quant *quant;
     const sbit__layer *layer;
     const sbit__gram *gram;
-    const float *w; /* as stored */
-    float *wq;      /* likewise: as they come out of their integers */
+    const float *w;           /* as stored */
+    float *wq;                /* likewise: as they come out of their integers */
     float *rows[2], *product; /* [rows][depth] of a group: w, wq; a product */
     double *moments;          /* [groups * rows][SBIT__COMPENSATE_MOMENTS] */
     float *shift;             /* [groups * rows] */
     void *scratch;
 } sbit__compensate;
-
-static void sbit__compensate_multiply(const sbit__compensate *t, const float *a, const float *g)
-{
-    sbit__gemm gemm;
-    memset(&gemm, 0, sizeof gemm);
-    gemm.m = t->layer->rows;
-    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = t->layer->depth;
-    gemm.a = a;
-    gemm.b = g;
-    gemm.alpha = 1.0f;
-    gemm.c = t->product;
-    sbit__gemm_run(t->quant->ctx, &gemm, t->scratch);
-}
 
 static double sbit__compensate_dot(const float *a, const float *b, int64_t n)
 {
@@ -77,15 +64,16 @@ static void sbit__compensate_group(sbit__compensate *t, int64_t g)
             sbit__compensate_dot(t->rows[1] + r * depth, t->gram->mean_b + g * depth, depth) / n;
     }
     for (int which = 0; which < 2; which++) { /* w M, then w_q S */
-        sbit__compensate_multiply(t, t->rows[which],
-                                  (which == 0 ? t->gram->mixed : t->gram->sums) + g * square);
+        sbit__layer_product(t->quant->ctx, l, t->rows[which],
+                            (which == 0 ? t->gram->mixed : t->gram->sums) + g * square, t->product,
+                            t->scratch);
         for (int64_t r = 0; r < l->rows; r++) {
             double *m = t->moments + (g * l->rows + r) * SBIT__COMPENSATE_MOMENTS;
             const double sum =
                 sbit__compensate_dot(t->product + r * depth, t->rows[1] + r * depth, depth) / n;
             m[which == 0 ? SBIT__COMPENSATE_SHARED : SBIT__COMPENSATE_OWN] =
-                sum - m[SBIT__COMPENSATE_Q] *
-                          m[which == 0 ? SBIT__COMPENSATE_Y : SBIT__COMPENSATE_Q];
+                sum -
+                m[SBIT__COMPENSATE_Q] * m[which == 0 ? SBIT__COMPENSATE_Y : SBIT__COMPENSATE_Q];
         }
     }
 }
@@ -156,15 +144,11 @@ static sbit_status sbit__compensate_unit(sbit__round_units *units, const sbit_un
     const size_t outputs = (size_t)(layer->groups * layer->rows);
     const size_t group = (size_t)(layer->rows * layer->depth), all = group * (size_t)layer->groups;
     sbit__compensate t;
-    sbit__gemm gemm;
     if (gram->count <= 0.0) {
         return SBIT_OK;
     }
     memset(&t, 0, sizeof t);
-    memset(&gemm, 0, sizeof gemm);
-    gemm.m = layer->rows;
-    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = layer->depth;
-    const size_t scratch = sbit__gemm_scratch_bytes(units->quant->ctx, &gemm) + 64;
+    const size_t scratch = sbit__layer_product_bytes(units->quant->ctx, layer);
     const size_t bytes = outputs * SBIT__COMPENSATE_MOMENTS * sizeof(double) +
                          (all + 3 * group + outputs) * sizeof(float) + scratch;
     t.moments = (double *)sbit__calloc(a, 1, bytes);
@@ -189,15 +173,8 @@ static sbit_status sbit__compensate_unit(sbit__round_units *units, const sbit_un
 static sbit_status sbit__compensate_run(void *state, const sbit_options *options,
                                         const sbit_feed *feed, sbit_error *error)
 {
-    sbit__round_units units;
-    memset(&units, 0, sizeof units);
-    units.quant = (sbit_quant *)state;
-    units.options = options;
-    units.step = sbit__step_compensate();
-    units.positions = sbit_options_int(options, "STEP.COMPENSATE.POSITIONS");
-    units.quantized = true;
-    units.round = sbit__compensate_unit;
-    return sbit__round_run(&units, feed, error);
+    return sbit__round_run(state, options, sbit__step_compensate(), "STEP.COMPENSATE.POSITIONS",
+                           true, sbit__compensate_unit, feed, error);
 }
 
 SBIT__FN const sbit_step_row *sbit__step_compensate(void)

@@ -8,10 +8,10 @@
  * the columns behind it change by -(w_i - q_i) / U_ii times row i of U. If the factorization fails
  * the damping is raised tenfold, three times; then the weights stay the nearest. Then SWEEPS of
  * coordinate descent on the same form: a weight moves by whole steps while that lowers (q - t) H (q
- * - t)^T. Rows with a scale of their own try it at SCALES sizes, from the observer's down to half of
- * it, and take the one whose form is least; then scale and weights are fitted in turns: the least
- * squares scale of the integers, (q H t) / (q H q), and descent again. asym: the target is t = w (sum x x_q^T) (sum x_q x_q^T)^-1, what is nearest to the float
- * output on quantized inputs.
+ * - t)^T. Rows with a scale of their own try it at SCALES sizes, from the observer's down to half
+ * of it, and take the one whose form is least; then scale and weights are fitted in turns: the
+ * least squares scale of the integers, (q H t) / (q H q), and descent again. asym: the target is t
+ * = w (sum x x_q^T) (sum x_q x_q^T)^-1, what is nearest to the float output on quantized inputs.
  */
 #include "layer_private.h"
 
@@ -384,9 +384,8 @@ static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *un
     t.scale = t.out + all;
     memcpy(t.out, t.w, all * sizeof(float));
     sbit__site *site = &t.quant->sites[unit->site];
-    t.sizes = sbit__gptq_free(site, outputs)
-                  ? sbit_options_int(units->options, "STEP.GPTQ.SCALES")
-                  : 1;
+    t.sizes =
+        sbit__gptq_free(site, outputs) ? sbit_options_int(units->options, "STEP.GPTQ.SCALES") : 1;
     memcpy(t.scale, site->scale, (t.sizes > 1 ? outputs : 0) * sizeof(float));
     for (t.group = 0; t.group < layer->groups; t.group++) {
         sbit__gptq_group(&t, gram, damping, &failed);
@@ -406,14 +405,8 @@ static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *un
 static sbit_status sbit__gptq_run(void *state, const sbit_options *options, const sbit_feed *feed,
                                   sbit_error *error)
 {
-    sbit__round_units units;
-    memset(&units, 0, sizeof units);
-    units.quant = (sbit_quant *)state;
-    units.options = options;
-    units.step = sbit__step_gptq();
-    units.positions = sbit_options_int(options, "STEP.GPTQ.POSITIONS");
-    units.round = sbit__gptq_unit;
-    return sbit__round_run(&units, feed, error);
+    return sbit__round_run(state, options, sbit__step_gptq(), "STEP.GPTQ.POSITIONS", false,
+                           sbit__gptq_unit, feed, error);
 }
 
 SBIT__FN const sbit_step_row *sbit__step_gptq(void)

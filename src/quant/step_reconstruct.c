@@ -3,13 +3,14 @@
  *
  * Li et al. 2021 (BRECQ) and Wei et al. 2022 (QDrop): block by block (>>blocks), Adam minimizes
  *     mean |block_q(x') - block(x)|^2 / e  +  REGULARIZER mean(1 - |2 h - 1|^beta)
- * over AdaRound's rounding variables v, h = h(v) (>>step-adaround), and the logarithms of the
- * activations' scales (LSQ's gradient). e is the first term when the block begins, so that the
- * second's weight is the same for all models. x is what the float model computes, x' what the model
- * quantized so far does. In x' and behind each of the block's activation quantizers every element
- * is at random, with probability DROP, the float one: a pure function of seed, iteration, place and
- * element. What an earlier step chose (gptq) is where the weights begin. Gradients come from the
- * rows' own rules (>>grad); a block with an operator that has none keeps the weights it has.
+ * over AdaRound's rounding variables v, h = h(v) (>>step-adaround), the logarithms of the
+ * activations' scales (LSQ's gradient) and the layers' biases. e is the first term when the block
+ * begins, so that the second's weight is the same for all models. x is what the float model
+ * computes, x' what the model quantized so far does. In x' and behind each of the block's
+ * activation quantizers every element is at random, with probability DROP, the float one: a pure
+ * function of seed, iteration, place and element. What an earlier step chose (gptq) is where the
+ * weights begin. Gradients come from the rows' own rules (>>grad); a block with an operator that
+ * has none keeps the weights it has.
  */
 #include "layer_private.h"
 
@@ -21,7 +22,7 @@ static const sbit_key sbit__reconstruct_keys[] = {
     {"RECONSTRUCT.LEARNING_RATE", SBIT_KEY_FLOAT, "0.03", 0.0, 10.0, NULL,
      "of the rounding variables"},
     {"RECONSTRUCT.SCALE_RATE", SBIT_KEY_FLOAT, "0.002", 0.0, 1.0, NULL,
-     "of the activations' scales, as a share of them; falls to 0; 0: they stay"},
+     "of activation scales and biases, as a share of them; falls to 0; 0: they stay"},
     {"RECONSTRUCT.DROP", SBIT_KEY_FLOAT, "0.5", 0.0, 1.0, NULL,
      "probability that an activation is not quantized"},
     {"RECONSTRUCT.REGULARIZER", SBIT_KEY_FLOAT, "10", 0.0, 1e9, NULL,
@@ -32,19 +33,26 @@ static const sbit_key sbit__reconstruct_keys[] = {
 
 typedef struct sbit__rebuild sbit__rebuild;
 
+/* Numbers that are learned. */
+typedef struct sbit__rebuild_parameter {
+    struct sbit__rebuild_site *site;
+    bool bias;         /* of the layer whose weight the site is */
+    sbit_tensor value; /* weights: v; activations: log of what scales are multiplied by; biases */
+    sbit_value_id id;
+    float unit; /* the rate is in such units */
+    void *adam;
+} sbit__rebuild_parameter;
+
 /* A quantizer of the block. */
 typedef struct sbit__rebuild_site {
     sbit__external functions; /* user: this struct */
     sbit__rebuild *block;
     sbit__site *site;
-    bool learned;
-    sbit_tensor value;    /* weights: v; activations: log of what scales are multiplied by */
-    float *low;           /* weights: integers below, zero point left out */
-    float *scale, *first; /* activations: [parts] at present, at first */
-    double *sums;         /* [parts] */
-    void *adam;
-    sbit_value_id inputs[2]; /* of its node */
-    size_t output;           /* of the session: its gradient */
+    sbit__rebuild_parameter *parameter; /* NULL: it stays as it is */
+    float *low;                         /* weights: integers below, zero point left out */
+    float *scale, *first;               /* activations: [parts] at present, at first */
+    double *sums;                       /* [parts] */
+    sbit_value_id inputs[2];            /* of its node */
 } sbit__rebuild_site;
 
 struct sbit__rebuild {
@@ -56,7 +64,9 @@ struct sbit__rebuild {
     float rate, scale_rate, drop, regularizer, warm_up;
     bool hard; /* weights rounded, nothing dropped: to measure */
     sbit__rebuild_site *sites;
-    size_t count, learned;
+    size_t count;
+    sbit__rebuild_parameter *parameters; /* in the order of the session's inputs and outputs */
+    size_t learned;
     int64_t weights;          /* rounding variables of all sites */
     int64_t samples, in, out; /* what was gathered: rows of so many numbers */
     sbit_tensor x, quantized, y;
@@ -114,7 +124,7 @@ static sbit_status sbit__rebuild_forward(void *user, const sbit_op_call *call, s
     const float *x = (const float *)call->in[0]->data;
     float *y = (float *)call->out[0]->data;
     const sbit_observation seen = sbit__site_observation(q->site, call->in[0], x);
-    if (q->learned) {
+    if (q->parameter != NULL) {
         sbit__straight_forward(&quantizer, &seen, q->scale, quantizer.zero_point, y);
     } else {
         const bool fixed = q->site->fixed_range || q->site->change.scale != NULL;
@@ -142,7 +152,7 @@ static sbit_status sbit__rebuild_backward(void *user, const sbit_op_call *call, 
     memset(q->sums, 0, (size_t)parts * sizeof *q->sums);
     memcpy(dx, dy, (size_t)count * sizeof *dx);
     sbit__rebuild_drop(t, place, NULL, count, dx);
-    sbit__straight_backward(&quantizer, &x, q->learned ? q->scale : quantizer.scale,
+    sbit__straight_backward(&quantizer, &x, q->parameter != NULL ? q->scale : quantizer.scale,
                             quantizer.zero_point, dx, dx, q->sums, NULL);
     sbit__rebuild_drop(t, place, dy, count, dx);
     if (call->output_count > 1 && call->out[1] != NULL) {
@@ -161,7 +171,7 @@ static void sbit__rebuild_weights(const sbit__rebuild_site *q, const sbit_tensor
 {
     const sbit__site *site = q->site;
     const sbit_grid *grid = &site->settings.grid;
-    const float *v = (const float *)q->value.data;
+    const float *v = (const float *)q->parameter->value.data;
     const sbit_observation x = sbit__site_observation(site, w, NULL);
     sbit_runs runs = sbit_runs_of(&x.parts);
     while (sbit_runs_next(&runs)) {
@@ -201,7 +211,7 @@ static sbit_status sbit__rebuild_soft_back(void *user, const sbit_op_call *call,
 static void sbit__rebuild_start(const sbit__rebuild_site *q, const sbit_tensor *w)
 {
     const float *x = (const float *)w->data, *rounded = q->site->rounded;
-    float *v = (float *)q->value.data;
+    float *v = (float *)q->parameter->value.data;
     const sbit_observation seen = sbit__site_observation(q->site, w, x);
     sbit_runs runs = sbit_runs_of(&seen.parts);
     while (sbit_runs_next(&runs)) {
@@ -260,33 +270,65 @@ static bool sbit__rebuild_free(const sbit__rebuild *t, const sbit__site *site)
     return alone && t->scale_rate > 0.0f;
 }
 
-static sbit_status sbit__rebuild_learn(sbit__rebuild *t, sbit__rebuild_site *q,
-                                       const sbit_tensor *w, sbit_error *error)
+/* Room for `count` numbers that are learned. */
+static sbit_status sbit__rebuild_learn(sbit__rebuild *t, sbit__rebuild_site *q, int64_t count,
+                                       sbit__rebuild_parameter **out, sbit_error *error)
 {
     const sbit_optimizer_row *adam = sbit_optimizer_find(t->quant->ctx, "adam");
+    sbit__rebuild_parameter *p = &t->parameters[t->learned++];
     sbit_optimizer_call call;
-    sbit_tensor *value = &q->value;
-    memset(value, 0, sizeof *value);
-    value->dtype = SBIT_F32;
-    value->rank = 1;
-    value->dims[0] = w != NULL ? sbit_tensor_count(w) : sbit__site_parts(q->site);
-    const size_t count = (size_t)value->dims[0];
     memset(&call, 0, sizeof call);
     call.options = &t->adam;
-    call.count = (int64_t)count;
-    value->data = sbit__arena_array(t->arena, count, sizeof(float));
-    q->low = (float *)sbit__arena_array(t->arena, w != NULL ? count : 1, sizeof(float));
-    q->adam = sbit__arena_alloc(t->arena, adam->state_bytes(&call));
-    if (value->data == NULL || q->low == NULL || q->adam == NULL) {
-        return sbit__fail_oom(error, count * sizeof(float));
+    call.count = count;
+    p->site = q;
+    p->unit = 1.0f;
+    p->value.dtype = SBIT_F32;
+    p->value.rank = 1;
+    p->value.dims[0] = count;
+    p->value.data = sbit__arena_array(t->arena, (size_t)count, sizeof(float));
+    p->adam = sbit__arena_alloc(t->arena, adam->state_bytes(&call));
+    *out = p;
+    return p->value.data != NULL && p->adam != NULL
+               ? SBIT_OK
+               : sbit__fail_oom(error, (size_t)count * sizeof(float));
+}
+
+static sbit_status sbit__rebuild_feed(sbit__rebuild *t, sbit__rebuild_site *q, int64_t count,
+                                      sbit_error *error)
+{
+    SBIT__TRY(sbit__rebuild_learn(t, q, count, &q->parameter, error));
+    SBIT__TRY(sbit_graph_add_constant(t->graph, q->site->tensor, &q->parameter->value,
+                                      &q->parameter->id, error));
+    q->inputs[1] = q->parameter->id;
+    return SBIT_OK;
+}
+
+/* The bias of a weight's layer, if it is the layer's own and has a number for each output. */
+static sbit_status sbit__rebuild_bias(sbit__rebuild *t, sbit__rebuild_site *q, sbit_error *error)
+{
+    const sbit_value_info *bias = sbit__bias_value(t->quant, t->quant->graph, q->site->uses->node);
+    sbit__rebuild_parameter *p = NULL;
+    sbit__layer layer;
+    double size = 0.0;
+    if (bias == NULL || bias->use_count != 1 || bias->constant.dtype != SBIT_F32 ||
+        !sbit__layer_of(t->quant->graph, q->site->uses->node, &layer) ||
+        sbit_tensor_count(&bias->constant) != layer.groups * layer.rows || t->scale_rate <= 0.0f) {
+        return SBIT_OK;
     }
-    if (w != NULL) {
-        t->weights += call.count;
-        sbit__rebuild_start(q, w);
+    const int64_t count = sbit_tensor_count(&bias->constant);
+    const float *from = (const float *)bias->constant.data;
+    SBIT__TRY(sbit__rebuild_learn(t, q, count, &p, error));
+    for (int64_t i = 0; i < count; i++) {
+        const float shift = q->site->shift != NULL ? q->site->shift[i] : 0.0f;
+        ((float *)p->value.data)[i] = from[i] + shift;
+        size += fabs((double)from[i]) / (double)count;
     }
-    q->learned = true;
-    q->output = ++t->learned;
-    return sbit_graph_add_constant(t->graph, q->site->tensor, value, &q->inputs[1], error);
+    p->value.rank = bias->constant.rank;
+    memcpy(p->value.dims, bias->constant.dims, sizeof p->value.dims);
+    p->bias = true;
+    p->id = bias->id;
+    p->unit = (float)size;
+    return SBIT_OK;
 }
 
 /* A weight that some other block or graph reads as well stays what it is. */
@@ -295,15 +337,22 @@ static sbit_status sbit__rebuild_weight(sbit__rebuild *t, sbit__rebuild_site *q,
 {
     sbit_tensor w;
     SBIT__TRY(sbit__site_weight(t->quant, q->site, &w, error));
+    const int64_t count = sbit_tensor_count(&w);
     if (unit) {
         q->functions.forward = sbit__rebuild_soft;
         q->functions.backward = sbit__rebuild_soft_back;
-        return sbit__rebuild_learn(t, q, &w, error);
+        q->low = (float *)sbit__arena_array(t->arena, (size_t)count, sizeof(float));
+        if (q->low == NULL) {
+            return sbit__fail_oom(error, (size_t)count * sizeof(float));
+        }
+        SBIT__TRY(sbit__rebuild_feed(t, q, count, error));
+        t->weights += count;
+        sbit__rebuild_start(q, &w);
+        return sbit__rebuild_bias(t, q, error);
     }
-    const size_t count = (size_t)sbit_tensor_count(&w);
-    w.data = sbit__arena_array(t->arena, count, sizeof(float));
+    w.data = sbit__arena_array(t->arena, (size_t)count, sizeof(float));
     if (w.data == NULL) {
-        return sbit__fail_oom(error, count * sizeof(float));
+        return sbit__fail_oom(error, (size_t)count * sizeof(float));
     }
     SBIT__TRY(sbit__site_dequantized(t->quant, q->site, (float *)w.data, error));
     return sbit_graph_set_constant(t->graph, q->site->value, &w, error);
@@ -323,7 +372,8 @@ static sbit_status sbit__rebuild_activation(sbit__rebuild *t, sbit__rebuild_site
     q->first = q->scale + parts;
     memcpy(q->scale, q->site->scale, parts * sizeof(float));
     memcpy(q->first, q->site->scale, parts * sizeof(float));
-    return sbit__rebuild_free(t, q->site) ? sbit__rebuild_learn(t, q, NULL, error) : SBIT_OK;
+    return sbit__rebuild_free(t, q->site) ? sbit__rebuild_feed(t, q, (int64_t)parts, error)
+                                          : SBIT_OK;
 }
 
 /* A clone with the block's quantizers as nodes. */
@@ -332,7 +382,9 @@ static sbit_status sbit__rebuild_place(sbit__rebuild *t, const bool *units, sbit
     sbit_quant *quant = t->quant;
     t->sites =
         (sbit__rebuild_site *)sbit__arena_array(t->arena, quant->site_count + 1, sizeof *t->sites);
-    if (t->sites == NULL) {
+    t->parameters = (sbit__rebuild_parameter *)sbit__arena_array(
+        t->arena, 2 * quant->site_count + 1, sizeof *t->parameters);
+    if (t->sites == NULL || t->parameters == NULL) {
         return sbit__fail_oom(error, quant->site_count * sizeof *t->sites);
     }
     SBIT__TRY(sbit_graph_clone(quant->graph, &t->graph, error));
@@ -352,7 +404,7 @@ static sbit_status sbit__rebuild_place(sbit__rebuild *t, const bool *units, sbit
         }
         if (q->functions.forward != NULL) {
             SBIT__TRY(sbit__site_insert(t->graph, site, &q->functions, q->inputs,
-                                        q->learned ? 2 : 1, t->arena, error));
+                                        q->parameter != NULL ? 2 : 1, t->arena, error));
         }
     }
     return SBIT_OK;
@@ -374,10 +426,8 @@ static sbit_status sbit__rebuild_session(sbit__rebuild *t, sbit_error *error)
     SBIT__TRY(sbit_graph_set_input(t->graph, inputs[1], true, error));
     SBIT__TRY(mse->build(t->graph, NULL, t->at->exit, inputs[1], &ids[0], error));
     inputs[0] = t->at->entry;
-    for (size_t i = 0; i < t->count; i++) {
-        if (t->sites[i].learned) {
-            inputs[1 + t->sites[i].output] = t->sites[i].inputs[1];
-        }
+    for (size_t i = 0; i < t->learned; i++) {
+        inputs[2 + i] = t->parameters[i].id;
     }
     SBIT__TRY(sbit_graph_add_gradients(t->graph, ids[0], inputs + 2, t->learned, gradients, error));
     memset(&desc, 0, sizeof desc);
@@ -394,11 +444,8 @@ static sbit_status sbit__rebuild_session(sbit__rebuild *t, sbit_error *error)
     SBIT__TRY(sbit_session_create(t->graph, &desc, &t->session, error));
     SBIT__TRY(sbit_session_set_input_at(t->session, 0, &t->inputs[0], error));
     SBIT__TRY(sbit_session_set_input_at(t->session, 1, &t->inputs[1], error));
-    for (size_t i = 0; i < t->count; i++) {
-        if (t->sites[i].learned) {
-            SBIT__TRY(sbit_session_set_input_at(t->session, 1 + t->sites[i].output,
-                                                &t->sites[i].value, error));
-        }
+    for (size_t i = 0; i < t->learned; i++) {
+        SBIT__TRY(sbit_session_set_input_at(t->session, 2 + i, &t->parameters[i].value, error));
     }
     return SBIT_OK;
 }
@@ -522,30 +569,28 @@ static sbit_status sbit__rebuild_update(sbit__rebuild *t, float beta, sbit_error
     const sbit_optimizer_row *adam = sbit_optimizer_find(t->quant->ctx, "adam");
     const double left = 1.0 - (double)t->iteration / (double)t->iterations;
     const float unit = (float)(1.0 / t->unit), pull = t->regularizer / (float)t->weights;
-    for (size_t i = 0; i < t->count; i++) {
-        const sbit__rebuild_site *q = &t->sites[i];
+    for (size_t i = 0; i < t->learned; i++) {
+        const sbit__rebuild_parameter *p = &t->parameters[i];
+        const sbit__rebuild_site *q = p->site;
+        const bool weight = q->site->target == SBIT_TARGET_WEIGHT && !p->bias;
+        float *value = (float *)p->value.data;
+        float *gradient = (float *)sbit_session_output(t->session, 1 + i)->tensor.data;
         sbit_optimizer_call call;
-        if (!q->learned) {
-            continue;
-        }
-        const bool weight = q->site->target == SBIT_TARGET_WEIGHT;
-        float *value = (float *)q->value.data;
-        float *gradient = (float *)sbit_session_output(t->session, q->output)->tensor.data;
         memset(&call, 0, sizeof call);
         call.ctx = t->quant->ctx;
         call.options = &t->adam;
-        call.count = sbit_tensor_count(&q->value);
+        call.count = sbit_tensor_count(&p->value);
         call.step = t->iteration + 1;
-        call.learning_rate = weight ? t->rate : t->scale_rate * (float)left;
+        call.learning_rate = weight ? t->rate : t->scale_rate * (float)left * p->unit;
         for (int64_t k = 0; k < call.count; k++) {
             gradient[k] *= unit;
             if (weight && beta > 0.0f) {
                 gradient[k] -= pull * sbit__adaround_pull(value[k], beta);
             }
         }
-        SBIT__TRY(adam->update(q->adam, &call, gradient, value, error));
-        for (int64_t p = 0; !weight && p < call.count; p++) {
-            q->scale[p] = q->first[p] * expf(value[p]);
+        SBIT__TRY(adam->update(p->adam, &call, gradient, value, error));
+        for (int64_t k = 0; q->scale != NULL && k < call.count; k++) {
+            q->scale[k] = q->first[k] * expf(value[k]);
         }
     }
     return SBIT_OK;
@@ -564,24 +609,30 @@ static sbit_status sbit__rebuild_search(sbit__rebuild *t, sbit_error *error)
     return SBIT_OK;
 }
 
-/* Rounded weights and scales go to the sites. */
+/* Rounded weights, scales and what biases moved by go to the sites. */
 static sbit_status sbit__rebuild_publish(sbit__rebuild *t, sbit_error *error)
 {
-    for (size_t i = 0; i < t->count; i++) {
-        sbit__rebuild_site *q = &t->sites[i];
+    t->hard = true;
+    for (size_t i = 0; i < t->learned; i++) {
+        sbit__rebuild_parameter *p = &t->parameters[i];
+        sbit__rebuild_site *q = p->site;
+        float *value = (float *)p->value.data;
         sbit_tensor w;
-        if (!q->learned) {
-            continue;
-        }
-        if (q->site->target == SBIT_TARGET_ACTIVATION) {
+        if (q->scale != NULL) {
             memcpy(q->site->scale, q->scale, (size_t)sbit__site_parts(q->site) * sizeof(float));
-            continue;
+        } else if (p->bias) {
+            const sbit_tensor *bias = &sbit_graph_value(t->quant->graph, p->id)->constant;
+            const size_t count = (size_t)sbit_tensor_count(bias);
+            for (size_t k = 0; k < count; k++) {
+                value[k] -= ((const float *)bias->data)[k];
+            }
+            SBIT__TRY(sbit__site_set_shift(t->quant, q->site, value, count, error));
+        } else {
+            SBIT__TRY(sbit__site_weight(t->quant, q->site, &w, error));
+            sbit__rebuild_weights(q, &w, NULL, q->low); /* element by element: in place */
+            SBIT__TRY(sbit_quant_set_weight(t->quant, (size_t)(q->site - t->quant->sites), q->low,
+                                            error));
         }
-        SBIT__TRY(sbit__site_weight(t->quant, q->site, &w, error));
-        t->hard = true;
-        sbit__rebuild_weights(q, &w, NULL, q->low); /* element by element: in place */
-        SBIT__TRY(
-            sbit_quant_set_weight(t->quant, (size_t)(q->site - t->quant->sites), q->low, error));
     }
     return SBIT_OK;
 }
