@@ -361,6 +361,102 @@ TEST(weights_of_four_bits_are_unpacked)
     }
 }
 
+/* Q of 16 bits: the zero point as the type has it. */
+static sbit_value_id quantize16(build *b, const char *op_type, sbit_value_id x, float scale,
+                                sbit_dtype dtype, int zero)
+{
+    const uint16_t bits = (uint16_t)zero;
+    const sbit_value_id in[3] = {x, scalar(b, "s", SBIT_F32, scale),
+                                 build_constant(b, "z", dtype, "", &bits)};
+    return build_node(b, op_type, "q", in, 3, NULL, 0);
+}
+
+/* One step of 16 bits, or of 8, or a float's rounding; in at most `most` elements. */
+static void check_wide(build *b, sbit_dtype dtype, size_t most)
+{
+    sbit_session_desc one_by_one;
+    memset(&one_by_one, 0, sizeof one_by_one);
+    one_by_one.disable_fusion = true;
+    const result x = run(b, NULL), y = run(b, &one_by_one);
+    size_t count = 0;
+    CHECK(x.size > 0);
+    CHECK_EQ_I64(x.size, y.size);
+    for (size_t i = 0; i < x.size / 4 && dtype == SBIT_F32; i++) {
+        float u = 0.0f, v = 0.0f;
+        memcpy(&u, x.bytes + 4 * i, 4);
+        memcpy(&v, y.bytes + 4 * i, 4);
+        CHECK(fabsf(u - v) <= 1e-5f * (1.0f + fabsf(v)));
+    }
+    for (size_t i = 0; i < x.size / 2 && (dtype == SBIT_U16 || dtype == SBIT_I16); i++) {
+        uint16_t u = 0, v = 0;
+        memcpy(&u, x.bytes + 2 * i, 2);
+        memcpy(&v, y.bytes + 2 * i, 2);
+        const int step = (int16_t)(uint16_t)(u - v);
+        count += step != 0;
+        CHECK_MSG(step >= -1 && step <= 1, "element %zu is %u, one by one %u", i, u, v);
+    }
+    for (size_t i = 0; i < x.size && dtype == SBIT_U8; i++) {
+        count += x.bytes[i] != y.bytes[i];
+    }
+    CHECK_MSG(count <= most, "%zu elements differ", count);
+    free(x.bytes);
+    free(y.bytes);
+    check_sets(b);
+}
+
+/* 8x16: activations of 16 bits run as products of their bytes. */
+TEST(activations_of_16_bits)
+{
+    static const struct {
+        sbit_dtype in, out; /* F32: no quantizer behind */
+        int in_zero, out_zero;
+        const char *input, *dims, *op;
+        int64_t group;
+        bool relu;
+    } cases[] = {
+        {SBIT_U16, SBIT_U16, 30001, 20007, "1,6,7,8", "10,6,3,3", "Conv", 1, true},
+        {SBIT_I16, SBIT_I16, 0, 0, "2,8,5,5", "12,4,3,3", "Conv", 2, false},
+        {SBIT_I16, SBIT_U8, -300, 128, "2,8,5,5", "8,1,3,3", "Conv", 8, true},
+        {SBIT_U16, SBIT_F32, 32768, 0, "4,40", "33,40", "Gemm", 1, false},
+        {SBIT_I16, SBIT_I16, 77, -1234, "4,40", "33,40", "Gemm", 1, true},
+        {SBIT_U16, SBIT_U16, 65535, 0, "2,3,40", "40,33", "MatMul", 1, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        build b;
+        sbit_value_id in[3], y;
+        const bool wide = cases[i].out != SBIT_U8;
+        const char *op = cases[i].op;
+        const sbit_attr trans = build_int("transB", 1);
+        build_begin(&b, 21);
+        in[0] = build_input(&b, "x", SBIT_F32, cases[i].input);
+        in[0] = quantize16(&b, "QuantizeLinear", in[0], 1e-4f, cases[i].in, cases[i].in_zero);
+        in[0] = quantize16(&b, "DequantizeLinear", in[0], 1e-4f, cases[i].in, cases[i].in_zero);
+        if (strcmp(op, "Conv") == 0) {
+            y = conv(&b, in[0], cases[i].dims, cases[i].group, i != 1);
+        } else if (strcmp(op, "Gemm") == 0) {
+            in[1] = weight(&b, cases[i].dims, 0, 0.004f);
+            in[2] = bias(&b, 33, 0.001f);
+            y = build_node(&b, op, "product", in, 3, &trans, 1);
+        } else {
+            in[1] = weight(&b, cases[i].dims, 1, 0.004f);
+            y = build_node(&b, op, "product", in, 2, NULL, 0);
+            y = build_binary(&b, "Add", "add", y, build_weights(&b, "bias", "33", 9));
+        }
+        y = cases[i].relu ? build_unary(&b, "Relu", "relu", y) : y;
+        if (cases[i].out != SBIT_F32) {
+            y = wide ? quantize16(&b, "QuantizeLinear", y, 2e-4f, cases[i].out, cases[i].out_zero)
+                     : quantize(&b, y, 0.03f, SBIT_U8, cases[i].out_zero);
+        }
+        build_output(&b, y);
+        CHECK_EQ_I64(count_nodes(&b, NULL, "QJoin"), 1);
+        CHECK_EQ_I64(count_nodes(&b, NULL, op), 0);
+        CHECK_EQ_I64(count_nodes(&b, NULL, "Relu"), 0);
+        CHECK_EQ_I64(count_nodes(&b, NULL, "DequantizeLinear"), 0);
+        check_wide(&b, cases[i].out, wide ? 30 : 1);
+        build_end(&b);
+    }
+}
+
 TEST(elementwise)
 {
     static const char *const ops[] = {"Add", "Sub", "Mul"};

@@ -14,7 +14,8 @@
  *   DQ -> operator that only moves values -> Q of the same scale and zero point        itself
  *   operator that only moves values, or MaxPool -> Q     Q before it (sparsebit's placement)
  * Scales and zero points are constants, one per tensor; weights have one, or one for each output
- * channel. Types of 8 bits; weights of fewer are unpacked. Relu and Clip become bounds: rounding is monotone, so that
+ * channel. Types of 8 bits; weights of fewer are unpacked, x of 16 bits is split into bytes. Relu
+ * and Clip become bounds: rounding is monotone, so that
  * Q(clip(v, a, b)) = clamp(Q(v), Q(a), Q(b)). An int32 bias is added to the sum if its scale is
  * s_x * s_w to the bit and the sum cannot overflow, else it is a float one.
  */
@@ -29,7 +30,7 @@
 #define SBIT__INT_UNIT 24 /* nodes that become a table */
 #define SBIT__INT_OPERANDS 4
 
-/* DQ or Q of a whole tensor of 8 bits. */
+/* DQ or Q of a whole tensor of 8 bits (16, where asked for). */
 typedef struct sbit__int_param {
     const sbit_node *node;
     sbit_value_id x, scale, zero; /* x: the integers; zero may be none */
@@ -86,8 +87,13 @@ static bool sbit__int_is_8(sbit_dtype dtype)
     return dtype == SBIT_U8 || dtype == SBIT_I8;
 }
 
-/* The value is DQ of an 8-bit tensor with one scale. */
-static bool sbit__int_dq(const sbit__lowering *lower, sbit_value_id id, sbit__int_param *out)
+static bool sbit__int_is_16(sbit_dtype dtype)
+{
+    return dtype == SBIT_U16 || dtype == SBIT_I16;
+}
+
+/* The value is DQ of a tensor with one scale. */
+static bool sbit__int_dq_any(const sbit__lowering *lower, sbit_value_id id, sbit__int_param *out)
 {
     const sbit_node *node = sbit__lower_producer(lower, id);
     memset(out, 0, sizeof *out);
@@ -97,11 +103,17 @@ static bool sbit__int_dq(const sbit__lowering *lower, sbit_value_id id, sbit__in
     }
     out->x = node->inputs[0];
     out->dtype = sbit__lower_type(lower, out->x)->dtype;
-    return sbit__int_is_8(out->dtype);
+    return true;
 }
 
-/* The only thing that looks at the value is a Q to 8 bits with one scale. */
-static bool sbit__int_q(const sbit__lowering *lower, sbit_value_id id, sbit__int_param *out)
+/* The same of 8 bits. */
+static bool sbit__int_dq(const sbit__lowering *lower, sbit_value_id id, sbit__int_param *out)
+{
+    return sbit__int_dq_any(lower, id, out) && sbit__int_is_8(out->dtype);
+}
+
+/* The only thing that looks at the value is a Q with one scale. */
+static bool sbit__int_q_any(const sbit__lowering *lower, sbit_value_id id, sbit__int_param *out)
 {
     const sbit_node *node = sbit__lower_user(lower, id);
     memset(out, 0, sizeof *out);
@@ -111,7 +123,13 @@ static bool sbit__int_q(const sbit__lowering *lower, sbit_value_id id, sbit__int
     }
     out->x = node->outputs[0];
     out->dtype = sbit__lower_type(lower, out->x)->dtype;
-    return sbit__int_is_8(out->dtype);
+    return true;
+}
+
+/* The same to 8 bits. */
+static bool sbit__int_q(const sbit__lowering *lower, sbit_value_id id, sbit__int_param *out)
+{
+    return sbit__int_q_any(lower, id, out) && sbit__int_is_8(out->dtype);
 }
 
 static bool sbit__int_same(const sbit__int_param *a, const sbit__int_param *b)
@@ -127,6 +145,7 @@ typedef struct sbit__int_tail {
     sbit_value_id bias, output;
     sbit_node_id nodes[6];
     size_t count;
+    bool wide; /* Q may be to 16 bits */
 } sbit__int_tail;
 
 static bool sbit__int_clip(const sbit__lowering *lower, const sbit_node *node, sbit__int_tail *tail)
@@ -145,7 +164,8 @@ static bool sbit__int_clip(const sbit__lowering *lower, const sbit_node *node, s
 static bool sbit__int_follow(const sbit__lowering *lower, sbit__int_tail *tail)
 {
     sbit__int_tail at = *tail;
-    while (!sbit__int_q(lower, at.output, &at.q)) {
+    while (!sbit__int_q_any(lower, at.output, &at.q) ||
+           !(sbit__int_is_8(at.q.dtype) || (at.wide && sbit__int_is_16(at.q.dtype)))) {
         const sbit_node *node = sbit__lower_user(lower, at.output);
         if (node == NULL || at.count + 2 > SBIT__COUNT_OF(at.nodes) ||
             sbit__lower_in(node, 0).idx != at.output.idx || !sbit__int_clip(lower, node, &at)) {
@@ -196,7 +216,7 @@ static sbit_status sbit__int_constant(sbit__lowering *lower, const char *name, s
 static sbit_status sbit__int_put(sbit__lowering *lower, sbit__int_build *build, bool with_x,
                                  const sbit__int_param *param, sbit_error *error)
 {
-    static const uint8_t nothing[1] = {0};
+    static const uint8_t nothing[2] = {0, 0};
     sbit_value_id zero = param->zero;
     if (zero.idx == 0) {
         SBIT__TRY(sbit__int_constant(lower, "zero_point", param->dtype, 0, nothing, &zero, error));
@@ -209,14 +229,16 @@ static sbit_status sbit__int_put(sbit__lowering *lower, sbit__int_build *build, 
     return SBIT_OK;
 }
 
+/* What Q makes of a number, from the type's least one. */
 static float sbit__int_bound(float value, const sbit__int_param *q)
 {
-    const float low = q->dtype == SBIT_I8 ? -128.0f : 0.0f;
+    const float top = sbit__int_is_16(q->dtype) ? 65535.0f : 255.0f;
+    const float low = q->dtype == SBIT_I8 ? -128.0f : q->dtype == SBIT_I16 ? -32768.0f : 0.0f;
     const float rounded = rintf(value / q->s) + (float)q->z;
-    return (rounded < low ? low : rounded > low + 255.0f ? low + 255.0f : rounded) - low;
+    return (rounded < low ? low : rounded > low + top ? low + top : rounded) - low;
 }
 
-/* Bounds of the result as uint8. */
+/* Bounds of the result as unsigned integers. */
 static void sbit__int_bounds(sbit__int_build *build, const sbit__int_tail *tail)
 {
     if (tail->q.node != NULL && tail->lo > -INFINITY) {
@@ -263,16 +285,18 @@ static sbit_status sbit__int_replace(sbit__lowering *lower, sbit__int_build *bui
 
 /* What was built, as a node of its own in front of `at`, which stays. */
 static sbit_status sbit__int_insert(sbit__lowering *lower, const sbit__int_build *build,
-                                    const char *op_type, sbit_node_id at, sbit_value_id output,
+                                    const char *domain, const char *op_type, sbit_node_id at,
+                                    const sbit_value_id *outputs, size_t output_count,
                                     sbit_error *error)
 {
     sbit__lower_desc desc;
     memset(&desc, 0, sizeof desc);
+    desc.domain = domain;
     desc.op_type = op_type;
     desc.inputs = build->inputs;
     desc.input_count = build->input_count;
-    desc.outputs = &output;
-    desc.output_count = 1;
+    desc.outputs = outputs;
+    desc.output_count = output_count;
     desc.attrs = build->attrs;
     desc.attr_count = build->attr_count;
     desc.nodes = &at;
@@ -627,6 +651,123 @@ static int64_t sbit__int_largest(const sbit__lowering *lower, const sbit_node *n
     return k != NULL && sbit__dim_known(*k) ? sbit__saturating_mul(k->value, 255 * 255) : 0;
 }
 
+/* >>products of 16 bits: those of the high and of the low bytes, joined (ops/qlinear_wide.c) */
+
+/* W [k, n] of a weight [n, k] of bytes. */
+static sbit_status sbit__int_turn(sbit__lowering *lower, sbit_value_id *id, sbit_error *error)
+{
+    const sbit_tensor *from = sbit__lower_constant(lower, *id);
+    const size_t bytes = (size_t)sbit_tensor_count(from);
+    uint8_t *data = (uint8_t *)sbit__alloc(&lower->ctx->allocator, bytes);
+    sbit_tensor to = *from;
+    if (data == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    for (int64_t i = 0; i < (int64_t)bytes; i++) {
+        const int64_t n = i / from->dims[1], k = i % from->dims[1];
+        data[k * from->dims[0] + n] = ((const uint8_t *)from->data)[i];
+    }
+    to.data = data;
+    to.dims[0] = from->dims[1];
+    to.dims[1] = from->dims[0];
+    const sbit_status status = sbit_graph_add_constant(lower->graph, "turned", &to, id, error);
+    sbit__free(&lower->ctx->allocator, data, bytes);
+    return status;
+}
+
+/* A value beside `like`, of another type of elements. */
+static sbit_status sbit__int_value(sbit__lowering *lower, sbit_value_id like, const char *name,
+                                   sbit_dtype dtype, sbit_value_id *out, sbit_error *error)
+{
+    sbit_type type = *sbit__lower_type(lower, like);
+    type.dtype = dtype;
+    return sbit_graph_add_value(lower->graph, name, &type, out, error);
+}
+
+static sbit_status sbit__int_emit_wide(sbit__lowering *lower, const sbit_node *node,
+                                       const sbit__int_product *product, const sbit__int_tail *tail,
+                                       sbit_error *error)
+{
+    const bool conv = strcmp(product->op_type, "QConv") == 0;
+    const int32_t z = product->x.z + (product->x.dtype == SBIT_I16 ? 32768 : 0);
+    const uint8_t zeros[2] = {(uint8_t)(z / 256), (uint8_t)(z % 256)};
+    sbit_value_id bytes[2], sums[2], zero;
+    SBIT__TRY(sbit__int_value(lower, product->x.x, "high", SBIT_U8, &bytes[0], error));
+    SBIT__TRY(sbit__int_value(lower, product->x.x, "low", SBIT_U8, &bytes[1], error));
+    sbit__int_build *build = sbit__int_begin(lower);
+    build->inputs[build->input_count++] = product->x.x;
+    SBIT__TRY(sbit__int_insert(lower, build, NULL, "QSplit", node->id, bytes, 2, error));
+    for (int i = 0; i < 2; i++) {
+        SBIT__TRY(sbit__int_constant(lower, "zero_point", SBIT_U8, 0, &zeros[i], &zero, error));
+        SBIT__TRY(sbit__int_value(lower, node->outputs[0], "sums", SBIT_I32, &sums[i], error));
+        build = sbit__int_begin(lower);
+        if (conv) {
+            (void)sbit__int_attrs(build, node); /* few enough: asked before */
+        }
+        build->inputs[build->input_count++] = bytes[i];
+        build->inputs[build->input_count++] = product->w.x;
+        build->inputs[build->input_count++] = zero;
+        build->inputs[build->input_count] = product->w.zero;
+        build->input_count += product->w.zero.idx != 0 ? 1 : 0;
+        SBIT__TRY(sbit__int_insert(lower, build, "", conv ? "ConvInteger" : "MatMulInteger",
+                                   node->id, &sums[i], 1, error));
+    }
+    build = sbit__int_begin(lower);
+    build->inputs[build->input_count++] = sums[0];
+    build->inputs[build->input_count++] = sums[1];
+    build->inputs[build->input_count++] = product->x.scale;
+    build->inputs[build->input_count++] = product->w.scale;
+    build->inputs[build->input_count++] = product->bias;
+    if (tail->q.node != NULL) {
+        SBIT__TRY(sbit__int_put(lower, build, false, &tail->q, error));
+    } else {
+        build->input_count -= product->bias.idx == 0 ? 1 : 0;
+    }
+    build->attrs[build->attr_count++] = sbit__attr_int("axis", conv ? 1 : -1);
+    build->attrs[build->attr_count++] = sbit__attr_float("alpha", tail->factor);
+    sbit__int_bounds(build, tail);
+    sbit__int_product_nodes(lower, node, product, tail, build);
+    return sbit__int_replace(lower, build, NULL, "QJoin", &tail->output, 1, error);
+}
+
+static sbit_status sbit__int_wide(sbit__lowering *lower, const sbit_node *node,
+                                  sbit__int_product *product, sbit_error *error)
+{
+    const bool gemm = strcmp(product->op_type, "QGemm") == 0;
+    sbit__int_tail tail;
+    if (!sbit__int_weight(lower, node->inputs[1], product) ||
+        sbit__lower_type(lower, product->x.x)->rank < 2 ||
+        (gemm && sbit_node_int(node, "transA", 0) != 0) ||
+        !sbit__int_attrs(sbit__int_begin(lower), node)) {
+        return sbit__lower_reason(lower, node->id,
+                                  "float: integers of 16 bits are multiplied with constant weights "
+                                  "of 2 to 8 bits only",
+                                  error);
+    }
+    if (sbit__lower_in(node, 2).idx != 0) {
+        SBIT__TRY(sbit__int_bias(lower, product, node->inputs[2], &product->bias, error));
+    }
+    if (product->largest > INT32_MAX ||
+        (sbit__lower_in(node, 2).idx != 0 && product->bias.idx == 0)) {
+        return sbit__lower_reason(lower, node->id,
+                                  "float: its sums may not fit in int32, or its bias is no constant "
+                                  "of one element for each output channel",
+                                  error);
+    }
+    SBIT__TRY(sbit__int_unpack_weight(lower, &product->w, error));
+    if (gemm && product->axis == 0) {
+        SBIT__TRY(sbit__int_turn(lower, &product->w.x, error));
+    }
+    sbit__int_tail_init(&tail, node->outputs[0]);
+    tail.wide = true;
+    if (strcmp(product->op_type, "QMatMul") == 0) {
+        SBIT__TRY(sbit__int_matmul_tail(lower, product, &tail, error));
+    } else {
+        (void)sbit__int_follow(lower, &tail);
+    }
+    return sbit__int_emit_wide(lower, node, product, &tail, error);
+}
+
 static sbit_status sbit__int_product_entry(sbit__lowering *lower, const sbit_node *node,
                                            const char *op_type, int32_t axis, sbit_error *error)
 {
@@ -637,8 +778,12 @@ static sbit_status sbit__int_product_entry(sbit__lowering *lower, const sbit_nod
     product.axis = axis;
     const bool matmul = strcmp(op_type, "QMatMul") == 0;
     if (node->input_count < 2 || node->output_count != 1 ||
-        !sbit__int_dq(lower, node->inputs[0], &product.x)) {
+        !sbit__int_dq_any(lower, node->inputs[0], &product.x)) {
         return SBIT_OK;
+    }
+    if (!sbit__int_is_8(product.x.dtype)) {
+        return sbit__int_is_16(product.x.dtype) ? sbit__int_wide(lower, node, &product, error)
+                                                : SBIT_OK;
     }
     if (!sbit__int_weight(lower, node->inputs[1], &product) &&
         !(matmul && sbit__int_dq(lower, node->inputs[1], &product.w))) {
@@ -789,7 +934,7 @@ static sbit_status sbit__int_conv_transpose(sbit__lowering *lower, const sbit_no
     SBIT__TRY(sbit_graph_add_value(lower->graph, "pixels", &type, &pixels, error));
     sbit__int_build *build = sbit__int_begin(lower);
     SBIT__TRY(sbit__int_product_inputs(lower, build, &product, &tail, error));
-    SBIT__TRY(sbit__int_insert(lower, build, "QConv", node->id, pixels, error));
+    SBIT__TRY(sbit__int_insert(lower, build, NULL, "QConv", node->id, &pixels, 1, error));
     build = sbit__int_begin(lower);
     sbit__int_product_nodes(lower, node, &product, &tail, build);
     build->inputs[build->input_count++] = pixels;
@@ -982,7 +1127,7 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
     SBIT__TRY(sbit_graph_add_value(lower->graph, "pooled", &shape, &pooled, error));
     SBIT__TRY(sbit__int_put(lower, build, true, &x, error));
     SBIT__TRY(sbit__int_put(lower, build, false, &q, error));
-    SBIT__TRY(sbit__int_insert(lower, build, "QGlobalAveragePool", node->id, pooled, error));
+    SBIT__TRY(sbit__int_insert(lower, build, NULL, "QGlobalAveragePool", node->id, &pooled, 1, error));
     build->inputs[0] = pooled;
     build->input_count = 1;
     build->attr_count = 0;
@@ -1500,24 +1645,33 @@ static sbit_status sbit__int_why(sbit__lowering *lower, const sbit_node *node, s
     const sbit__lowered *result = lower->result;
     const uint32_t idx = sbit__lowered_origin(result, node->id).idx;
     sbit__int_param x;
-    bool in = false, out = false;
+    bool in = false, out = false, other = false; /* other: quantizers that no entry knows */
     if (node->domain[0] != '\0' || strcmp(node->op_type, "QuantizeLinear") == 0 ||
         strcmp(node->op_type, "DequantizeLinear") == 0 ||
         (result->reason != NULL && idx < result->reason_limit && result->reason[idx] != NULL)) {
         return SBIT_OK;
     }
     for (size_t i = 0; i < node->input_count; i++) {
-        in = in ||
-             (sbit__int_dq(lower, node->inputs[i], &x) && sbit__lower_constant(lower, x.x) == NULL);
+        const sbit_node *maker = sbit__lower_producer(lower, node->inputs[i]);
+        const bool moving = sbit__lower_is(lower, maker, "DequantizeLinear") &&
+                            sbit__lower_constant(lower, maker->inputs[0]) == NULL;
+        const bool known = moving && sbit__int_dq(lower, node->inputs[i], &x);
+        in = in || known;
+        other = other || (moving && !known);
     }
     for (size_t i = 0; i < node->output_count; i++) {
-        out = out || sbit__int_q(lower, node->outputs[i], &x);
+        const bool known = sbit__int_q(lower, node->outputs[i], &x);
+        out = out || known;
+        other = other || (!known && sbit__lower_is(lower, sbit__lower_user(lower, node->outputs[i]),
+                                                   "QuantizeLinear"));
     }
-    if (!in && !out) {
+    if (!in && !out && !other) {
         return SBIT_OK;
     }
     return sbit__lower_reason(lower, node->id,
-                              !in    ? "float: its input is not quantized"
+                              other  ? "float: it has no form on integers of other than 8 bits, or "
+                                       "with several scales"
+                              : !in  ? "float: its input is not quantized"
                               : !out ? "float: its result is not quantized"
                                      : "float: it has no integer form",
                               error);

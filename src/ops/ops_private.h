@@ -43,6 +43,7 @@ extern "C" {
     X(qlinear)  /* QLinearConv, QLinearMatMul, ConvInteger, MatMulInteger, QGemm */                \
     X(qlinear_elements) /* QLinearAdd, QLinearMul, QLinearConcat, pools, tables, Softmax */        \
     X(qlinear_layout)   /* sbit: ToLast, ToFirst, QMaxPool, QShuffle, QTable */                    \
+    X(qlinear_wide)     /* sbit: QSplit, QJoin */                                                  \
     X(nbits)            /* MatMulNBits, DynamicQuantizeMatMul */                                   \
     X(last)             /* sbit: ConvLast, pools */                                                \
     X(text)             /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */         \

@@ -491,6 +491,20 @@ static bool sbit__q_direct(const sbit__q_state *state)
     return state->matrix || state->last;
 }
 
+/* y[channel][position] = x[position][channel]; of int32, too */
+static void sbit__q_words_to_first(int64_t channels, int64_t positions, const float *x, float *y)
+{
+    const int64_t side = 16;
+    for (int64_t p0 = 0; p0 < positions; p0 += side) {
+        const int64_t p1 = p0 + side < positions ? p0 + side : positions;
+        for (int64_t c = 0; c < channels; c++) {
+            for (int64_t p = p0; p < p1; p++) {
+                memcpy(y + c * positions + p, x + p * channels + c, sizeof *y);
+            }
+        }
+    }
+}
+
 static void sbit__q_output(const sbit_op_call *call, const sbit__q_state *state,
                            const sbit__q_params *params, const void *from)
 {
@@ -508,10 +522,10 @@ static void sbit__q_output(const sbit_op_call *call, const sbit__q_state *state,
                          (uint8_t *)y->data);
         return;
     }
-    for (int64_t i = 0; i < count; i++) { /* 4 bytes each */
-        const int64_t c = i / positions % y->dims[1], p = i % positions;
-        const int64_t at = (i / positions / y->dims[1] * positions + p) * y->dims[1] + c;
-        memcpy((char *)y->data + 4 * i, (const char *)from + 4 * at, 4);
+    for (int64_t i = 0; i < y->dims[0]; i++) {
+        const int64_t at = i * y->dims[1] * positions;
+        sbit__q_words_to_first(y->dims[1], positions, (const float *)from + at,
+                               (float *)y->data + at);
     }
 }
 

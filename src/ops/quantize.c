@@ -127,6 +127,40 @@ static void sbit__qdq_store_int(sbit_tensor *y, int64_t at, int32_t q)
     }
 }
 
+#define SBIT__QDQ_CHUNK ((int64_t)256) /* elements at a time */
+
+/* 16 bits: what the kernel that goes back to float makes of quotients is an integer. */
+static void sbit__quantize_16(const sbit__qdq_task *task, const float *x, int64_t n, float scale,
+                              int32_t zero, uint16_t *y)
+{
+    float part[SBIT__QDQ_CHUNK];
+    for (int64_t at = 0; at < n; at += SBIT__QDQ_CHUNK) {
+        const int64_t count = n - at < SBIT__QDQ_CHUNK ? n - at : SBIT__QDQ_CHUNK;
+        for (int64_t i = 0; i < count; i++) {
+            part[i] = x[at + i] / scale;
+        }
+        task->kernels->f32_fake_quantize(count, part, 1.0f, zero, task->qmin, task->qmax, part);
+        for (int64_t i = 0; i < count; i++) {
+            y[at + i] = (uint16_t)((int32_t)part[i] + zero);
+        }
+    }
+}
+
+#undef SBIT__QDQ_CHUNK
+
+static void sbit__dequantize_16(const sbit_tensor *x, int64_t at, int64_t n, float scale,
+                                int32_t zero, float *y)
+{
+    const uint16_t *u = (const uint16_t *)x->data + at;
+    const int16_t *s = (const int16_t *)x->data + at;
+    for (int64_t i = 0; i < n && x->dtype == SBIT_U16; i++) {
+        y[i] = (float)(u[i] - zero) * scale;
+    }
+    for (int64_t i = 0; i < n && x->dtype == SBIT_I16; i++) {
+        y[i] = (float)(s[i] - zero) * scale;
+    }
+}
+
 static void sbit__quantize_run(const sbit__qdq_task *task, int64_t at, int64_t n, int64_t index)
 {
     const float scale = (float)sbit__tensor_f64_at(task->scale, index);
@@ -142,6 +176,11 @@ static void sbit__quantize_run(const sbit__qdq_task *task, int64_t at, int64_t n
     if (kernel && to == SBIT_I8) {
         task->kernels->f32_quantize_s8(n, (const float *)task->x->data + at, scale, zero,
                                        task->qmin, task->qmax, (int8_t *)task->y->data + at);
+        return;
+    }
+    if (kernel && task->to_ints && sbit_dtype_bits((int32_t)to) == 16) {
+        sbit__quantize_16(task, (const float *)task->x->data + at, n, scale, zero,
+                          (uint16_t *)task->y->data + at);
         return;
     }
     for (int64_t i = at; i < at + n; i++) {
@@ -175,6 +214,10 @@ static void sbit__dequantize_run(const sbit__qdq_task *task, int64_t at, int64_t
     if (kernel && x->dtype == SBIT_I8) {
         task->kernels->f32_dequantize_s8(n, (const int8_t *)x->data + at, scale, (int32_t)zero,
                                          (float *)task->y->data + at);
+        return;
+    }
+    if (kernel && (x->dtype == SBIT_U16 || x->dtype == SBIT_I16)) {
+        sbit__dequantize_16(x, at, n, scale, (int32_t)zero, (float *)task->y->data + at);
         return;
     }
     for (int64_t i = at; i < at + n; i++) {
