@@ -1,12 +1,13 @@
 """peers.py: time of one run beside ONNX Runtime and OpenVINO, on the same files.
 
-    SPARSEBIT_CLI=... python tests/bench/peers.py [float] [int8] [-m WORD ...] [-o RESULTS.md]
+    make -C tests peers [PEERS="[float] [int8] [-m WORD ...] [-o RESULTS.md]"]
 
 float: the graphs that `simplify` writes, for all three. int8: the Q/DQ files that `quantize --target
 generic` writes, for all three, and our own float. -m: only models with that in their name.
 Each engine is measured for SBIT_SECONDS (default 0.3) and closed, one after the other, in
 SBIT_ROUNDS (5) rounds; a cell is the median of the rounds' medians. SBIT_THREADS: "1 2".
-The sections that ran are replaced in tests/bench/RESULTS.md. Needs an idle machine.
+The sections that ran are replaced in tests/bench/RESULTS.md. Needs an idle machine. Where it has
+AMX, OpenVINO uses it for int8; ONEDNN_MAX_CPU_ISA=AVX512_CORE_VNNI leaves it what the others have.
 """
 import argparse
 import datetime
@@ -173,9 +174,11 @@ def about():
     from openvino import get_version
     with open("/proc/cpuinfo") as file:
         cpu = [line.split(":")[1].strip() for line in file if line.startswith("model name")]
-    return "%s, %s (%d cores), ONNX Runtime %s, OpenVINO %s, Python %s. Ratios: ours / theirs." % (
+    most = os.environ.get("ONEDNN_MAX_CPU_ISA")
+    return "%s, %s (%d cores), ONNX Runtime %s, OpenVINO %s%s, Python %s. Ratios: ours / theirs." % (
         datetime.date.today(), cpu[0] if cpu else platform.machine(), len(cpu), ort.__version__,
-        get_version().split("-")[0], platform.python_version())
+        get_version().split("-")[0], " (at most %s)" % most if most else "",
+        platform.python_version())
 
 
 def replace(path, section, lines):
