@@ -1120,8 +1120,6 @@ TEST(losses_and_settings)
     sbit_ctx_destroy(ctx);
 }
 
-/* A batch in pieces gives the gradients of the whole; a value that is not finite is traced to its
- * node, and nothing has changed. */
 /* Dropout drops other elements in each step, the same ones in each run of the same step. */
 TEST(dropout_is_counted)
 {
@@ -1172,10 +1170,13 @@ TEST(dropout_is_counted)
     sbit_trainer_destroy(t[0]);
     sbit_trainer_destroy(t[1]);
     sbit_graph_destroy(graph);
+    sbit_feed_close(&d->feed);
     free(d);
     sbit_ctx_destroy(ctx);
 }
 
+/* A batch in pieces gives the gradients of the whole; a value that is not finite is traced to its
+ * node, and nothing has changed. */
 TEST(micro_batches_and_not_finite_values)
 {
     sbit_ctx *ctx = train_ctx();
