@@ -1,10 +1,11 @@
-/* custom_sparser.c: a sparser of one's own, registered from outside.
+/* custom_sparser.c: a sparser and a search of one's own, registered from outside.
  *
  *     cc -O2 -I.. custom_sparser.c ../tools/sparsebit_impl.c -lm -lpthread && ./a.out
  *
  * A sparser gives every channel of a layer one number; the library prunes the smallest, keeps
  * layers equal that must be, cuts and proves. Here: the largest absolute weight of a channel
- * ("peak"), with an option of its own, PEAK.SQUARED.
+ * ("peak"), with an option of its own, PEAK.SQUARED. A search finds ratios that meet a budget; here:
+ * tenth by tenth, all alike ("tenths").
  */
 #include "sparsebit.h"
 
@@ -43,6 +44,26 @@ static const sbit_sparser_row peak = {
     .score = peak_score,
 };
 
+static sbit_status tenths_run(sbit_search *search, const sbit_options *options, double *ratios,
+                              sbit_error *error)
+{
+    sbit_search_point point = {2.0, 0.0};
+    sbit_status s = SBIT_OK;
+    (void)options;
+    for (int tenth = 1; tenth < 10 && s == SBIT_OK && point.over > 1.0; tenth++) {
+        for (size_t i = 0; i < sbit_search_unit_count(search); i++) {
+            ratios[i] = 0.1 * tenth;
+        }
+        s = sbit_search_try(search, ratios, false, &point, error);
+    }
+    return s;
+}
+
+static const sbit_search_row tenths = {
+    .head = {"tenths", "the first tenth that does"},
+    .run = tenths_run,
+};
+
 /* x [N,2] -> MatMul [2,4] -> Relu -> MatMul [4,1]; of the hidden units 1 and 2 have small peaks. */
 static sbit_status make_network(sbit_graph *graph, sbit_error *error)
 {
@@ -74,25 +95,36 @@ static sbit_status make_network(sbit_graph *graph, sbit_error *error)
     return s ? s : sbit_infer(graph, error);
 }
 
+static sbit_status check(sbit_graph *small, sbit_error *error)
+{
+    const sbit_value_id id = sbit_graph_find_value(small, "hidden.weight");
+    const sbit_tensor *left = &sbit_graph_value(small, id)->constant;
+    const float *w = (const float *)left->data;
+    (void)error;
+    printf("hidden units left: %d, weights %g %g / %g %g\n", (int)left->dims[1], (double)w[0],
+           (double)w[1], (double)w[2], (double)w[3]);
+    return left->dims[1] == 2 && w[0] == 4.0f && w[1] == 3.0f ? SBIT_OK : SBIT_ERR_NUMERIC;
+}
+
 static sbit_status prune(sbit_ctx *ctx, sbit_error *error)
 {
-    static const char text[] = "SPARSER: {TYPE: structured, STRATEGY: peak, RATIO: 0.5}\n";
+    static const char text[] =
+        "SPARSER: {TYPE: structured, STRATEGY: peak, SEARCH: tenths}\n";
+    const sbit_sparse_budget half = {.params = 0.5};
     sbit_graph *graph = NULL, *small = NULL;
     sbit_sconfig *config = NULL;
+    sbit_sparse *sparse = NULL;
     sbit_status s = sbit_sparser_register(ctx, &peak, error);
+    s = s ? s : sbit_search_register(ctx, &tenths, error);
     s = s ? s : sbit_graph_create(ctx, 17, &graph, error);
     s = s ? s : make_network(graph, error);
     s = s ? s : sbit_sconfig_read(ctx, text, sizeof text - 1, &config, error);
-    s = s ? s : sbit_prune(graph, config, NULL, &small, error);
-    if (s == SBIT_OK) {
-        const sbit_value_id id = sbit_graph_find_value(small, "hidden.weight");
-        const sbit_tensor *left = &sbit_graph_value(small, id)->constant;
-        const float *w = (const float *)left->data;
-        printf("hidden units left: %d, weights %g %g / %g %g\n", (int)left->dims[1], (double)w[0],
-               (double)w[1], (double)w[2], (double)w[3]);
-        s = left->dims[1] == 2 && w[0] == 4.0f && w[1] == 3.0f ? SBIT_OK : SBIT_ERR_NUMERIC;
-    }
+    s = s ? s : sbit_sparse_create(graph, config, &sparse, error);
+    s = s ? s : sbit_sparse_fit(sparse, &half, NULL, error);
+    s = s ? s : sbit_sparse_shrink(sparse, NULL, &small, error);
+    s = s ? s : check(small, error);
     sbit_graph_destroy(small);
+    sbit_sparse_destroy(sparse);
     sbit_sconfig_destroy(config);
     sbit_graph_destroy(graph);
     return s;

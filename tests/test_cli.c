@@ -1353,8 +1353,18 @@ TEST(cli_prune)
     CHECK_FAILS(1, "no output 'nowhere'", "prune %s --ratio 0.5 --prune-outputs nowhere -o %sp.onnx --force",
                 NET, TMP);
     CHECK_EQ_I64(RUN("prune %s --ratio 0.5 --prune-outputs all -o %sp.onnx --force", NET, TMP), 0);
-    CHECK_FAILS(2, "needs --data, and a budget", "prune %s --ratio 0.5 --search sensitivity -o %sp.onnx",
-                NET, TMP);
+    CHECK_FAILS(2, "needs a budget", "prune %s --ratio 0.5 --search sensitivity -o %sp.onnx --force", NET, TMP);
+    CHECK_FAILS(1, "looks at data", "prune %s --macs 0.8x --search greedy -o %sp.onnx --force", NET, TMP);
+    CHECK_FAILS(1, "is not one of", "prune %s --macs 0.8x --search luck -o %sp.onnx --force", NET, TMP);
+    CHECK_FAILS(2, "needs --latency", "prune %s --macs 0.8x --latency-table %st.json -o %sp.onnx --force", NET, TMP,
+                TMP);
+    remove(TMP "times.json");
+    for (int turn = 0; turn < 2; turn++) { /* measured, then read */
+        CHECK_EQ_I64(RUN("prune %s --latency 1x --latency-table %stimes.json -o %sp.onnx --force --json", NET,
+                         TMP, TMP),
+                     0);
+        CHECK_CONTAINS(cli.out, "\"microseconds_after\"");
+    }
     CHECK_EQ_I64(RUN("prune %s --set SPARSER.TYPE=unstructured --ratio 0.5 --mask-only -o %sp.onnx "
                      "--json",
                      NET, TMP),

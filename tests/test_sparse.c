@@ -615,41 +615,211 @@ TEST(each_group_alone_is_analyzed)
     build_end(&b);
 }
 
+static sbit_graph *ten_channels(build *b)
+{
+    const float first[] = {0, 1, 0, -2, 0, 3, 0, -1, 0, 2};
+    build_begin(b, 18);
+    sbit_value_id y = build_input(b, "x", SBIT_F32, "N,1,2,2");
+    y = conv(b, "aa", y, build_constant(b, "aa.weight", SBIT_F32, "10,1,1,1", first), none, NULL, 1);
+    y = plain_conv(b, "bb", build_unary(b, "Relu", "relu", y), "10,10,1,1", 1);
+    build_output(b, plain_conv(b, "zz", build_unary(b, "Relu", "relu2", y), "2,10,1,1", 1));
+    return b->graph;
+}
+
+/* One sample for the input x, to be closed. */
+static sbit_feed feed_of(build *b, const sbit_tensor *x)
+{
+    sbit_feed feed;
+    sbit_feed_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = x;
+    desc.input_count = 1;
+    CHECK_OK(sbit_feed_of_tensors(b->ctx, &desc, &feed, &b->error), b->error);
+    return feed;
+}
+
 /* Five of the ten channels of aa are 0: what a budget wants goes there alone, and nothing is lost. */
 TEST(budgets_are_met_where_it_costs_least)
 {
-    const float first[] = {0, 1, 0, -2, 0, 3, 0, -1, 0, 2}, data[] = {1, -2, 0.5f, 3};
+    static const char *const searches[] = {"uniform", "sensitivity", "greedy", "netadapt",
+                                           "annealing"};
+    const float data[] = {1, -2, 0.5f, 3};
     const sbit_tensor x = build_tensor(SBIT_F32, "1,1,2,2", data);
+    for (size_t i = 0; i < sizeof searches / sizeof searches[0]; i++) {
+        build b;
+        sbit_sparse *sparse = NULL;
+        sbit_sparse_budget budget;
+        char text[100];
+        memset(&budget, 0, sizeof budget);
+        ten_channels(&b);
+        sbit_feed feed = feed_of(&b, &x);
+        snprintf(text, sizeof text, "SPARSER: {TYPE: structured, STRATEGY: l1norm, SEARCH: %s}\n",
+                 searches[i]);
+        sbit_sconfig *config = configure(&b, text);
+        if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+            budget.params = 0.6; /* (5 + 50 + 20) of (10 + 100 + 20) are left */
+            if (i > 0) {
+                CHECK_STATUS(sbit_sparse_fit(sparse, &budget, NULL, &b.error), SBIT_ERR_STATE, b.error);
+            }
+            CHECK_OK(sbit_sparse_fit(sparse, &budget, i > 0 ? &feed : NULL, &b.error), b.error);
+            const int64_t aa = kept_of(sparse, 0), bb = kept_of(sparse, 1);
+            CHECK_MSG(aa + aa * bb + 2 * bb <= 78, "%s keeps %d and %d", searches[i], (int)aa, (int)bb);
+            if (i == 0) {
+                CHECK(aa > 5 && bb < 10);
+            } else if (i < 4) {
+                CHECK_EQ_I64(aa, 5);
+                CHECK_EQ_I64(bb, 10);
+            }
+            budget.params = 0.001;
+            CHECK_STATUS(sbit_sparse_fit(sparse, &budget, &feed, &b.error), SBIT_ERR_LIMIT, b.error);
+            CHECK(strstr(b.error.message, "of the parameters") != NULL);
+        }
+        sbit_feed_close(&feed);
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
+/* What the user wants measured decides: channels of bb, whatever the outputs say. */
+static sbit_status wants_bb_small(sbit_graph *masked, void *user, double *score, sbit_error *error)
+{
+    const sbit_value_id id = sbit_graph_find_value(masked, "aa.weight");
+    const sbit_tensor *w = &sbit_graph_value(masked, id)->constant;
+    (void)error;
+    *score = 0.0;
+    for (int64_t i = 0; i < sbit_tensor_count(w); i++) {
+        *score += ((const float *)w->data)[i] != 0.0f ? 1.0 : 0.0;
+    }
+    ++*(int *)user;
+    return SBIT_OK;
+}
+
+/* Half of the ratio everywhere: rows of a user, with keys. */
+static sbit_status user_search(sbit_search *search, const sbit_options *options, double *ratios,
+                               sbit_error *error)
+{
+    sbit_search_point point;
+    for (size_t i = 0; i < sbit_search_unit_count(search); i++) {
+        const sbit_search_unit unit = sbit_search_unit_at(search, i);
+        CHECK_EQ_I64(unit.count, 10);
+        CHECK_EQ_I64(unit.parameters, i == 0 ? 10 : 100);
+        CHECK_STR(unit.layers, i == 0 ? "aa" : "bb");
+        ratios[i] = sbit_options_float(options, "MINE.RATIO");
+    }
+    const sbit_status status = sbit_search_try(search, ratios, false, &point, error);
+    CHECK_NEAR(point.over, (6 + 36 + 12) / 130.0 / 0.9, 1e-12);
+    return status;
+}
+
+TEST(searches_are_rows_and_score_what_users_measure)
+{
+    static const sbit_key keys[] = {{"MINE.RATIO", SBIT_KEY_FLOAT, "0.35", 0, 1, NULL, "all"}};
+    static const sbit_search_row mine = {{"mine", "a test's", 0, keys, 1}, false, user_search};
     build b;
     sbit_sparse *sparse = NULL;
-    sbit_feed feed;
-    sbit_feed_desc desc;
     sbit_sparse_budget budget;
-    memset(&desc, 0, sizeof desc);
+    int calls = 0;
     memset(&budget, 0, sizeof budget);
-    desc.inputs = &x;
-    desc.input_count = 1;
-    build_begin(&b, 18);
-    sbit_value_id y = build_input(&b, "x", SBIT_F32, "N,1,2,2");
-    y = conv(&b, "aa", y, build_constant(&b, "aa.weight", SBIT_F32, "10,1,1,1", first), none, NULL, 1);
-    y = plain_conv(&b, "bb", build_unary(&b, "Relu", "relu", y), "10,10,1,1", 1);
-    build_output(&b, plain_conv(&b, "zz", build_unary(&b, "Relu", "relu2", y), "2,10,1,1", 1));
-    CHECK_OK(sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), b.error);
-    sbit_sconfig *config = configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm}\n");
+    ten_channels(&b);
+    CHECK_OK(sbit_search_register(b.ctx, &mine, &b.error), b.error);
+    CHECK_STATUS(sbit_search_register(b.ctx, &mine, &b.error), SBIT_ERR_DUPLICATE, b.error);
+    CHECK(sbit_search_find(b.ctx, "MINE") == &mine && sbit_search_find(b.ctx, "none") == NULL);
+    sbit_sconfig *config =
+        configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, SEARCH: netadapt}\n");
+    budget.params = 0.6;
+    budget.measure = wants_bb_small;
+    budget.user = &calls;
     if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
-        budget.params = 0.6; /* (5 + 50 + 20) of (10 + 100 + 20) are left */
         CHECK_OK(sbit_sparse_fit(sparse, &budget, NULL, &b.error), b.error);
-        CHECK(kept_of(sparse, 0) > 5 && kept_of(sparse, 1) < 10);
-        budget.by_sensitivity = true;
-        CHECK_STATUS(sbit_sparse_fit(sparse, &budget, NULL, &b.error), SBIT_ERR_INVALID_ARGUMENT,
-                     b.error);
-        CHECK_OK(sbit_sparse_fit(sparse, &budget, &feed, &b.error), b.error);
-        CHECK_EQ_I64(kept_of(sparse, 0), 5);
-        CHECK_EQ_I64(kept_of(sparse, 1), 10);
-        budget.params = 0.001;
-        CHECK_STATUS(sbit_sparse_fit(sparse, &budget, &feed, &b.error), SBIT_ERR_LIMIT, b.error);
+        CHECK(calls > 0);
+        CHECK(kept_of(sparse, 1) < 10 || kept_of(sparse, 0) == 5); /* zeros of aa cost nothing */
     }
-    sbit_feed_close(&feed);
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    sparse = NULL;
+    config = configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, SEARCH: mine, MINE.RATIO: 0.4}\n");
+    budget.params = 0.9;
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+        CHECK_OK(sbit_sparse_fit(sparse, &budget, NULL, &b.error), b.error);
+        CHECK_EQ_I64(kept_of(sparse, 0), 6);
+    }
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* Times that were worked out by hand: aa takes 10 us a channel, bb and zz nothing. */
+TEST(a_table_of_times_is_used_as_it_is)
+{
+    static const char path[] = "build/latency.json";
+    build b;
+    sbit_sparse *sparse = NULL;
+    sbit_sparse_budget budget;
+    sbit_latency *times = NULL;
+    char text[300];
+    memset(&budget, 0, sizeof budget);
+    ten_channels(&b);
+    sbit_sconfig *config = configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm}\n");
+    budget.latency = 0.6;
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+        const sbit_graph *graph = sbit_sparse_graph(sparse);
+        const char *names[3] = {"", "", ""};
+        size_t n = 0;
+        for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+            const sbit_node *node = sbit_graph_node(graph, id);
+            if (strcmp(node->op_type, "Conv") == 0 && n < 3) {
+                names[n++] = sbit_graph_value(graph, node->outputs[0])->name;
+            }
+        }
+        CHECK_STATUS(sbit_sparse_fit(sparse, &budget, NULL, &b.error), SBIT_ERR_INVALID_ARGUMENT, b.error);
+        /* 4 multiply-accumulates a channel */
+        const int size = snprintf(text, sizeof text,
+                                  "{\"microseconds\": {\"%s\": [4, 10, 40, 100], \"%s\": [1, 0], "
+                                  "\"%s\": [1, 0]}}",
+                                  names[0], names[1], names[2]);
+        FILE *file = fopen(path, "wb");
+        if (CHECK(n == 3 && file != NULL)) {
+            CHECK(fwrite(text, 1, (size_t)size, file) == (size_t)size);
+            fclose(file);
+        }
+        if (CHECK_OK(sbit_latency_load(b.ctx, path, &times, &b.error), b.error)) {
+            budget.times = times;
+            CHECK_OK(sbit_sparse_fit(sparse, &budget, NULL, &b.error), b.error);
+            CHECK_EQ_I64(kept_of(sparse, 0), 6);
+            CHECK_OK(sbit_latency_save(times, path, &b.error), b.error);
+            sbit_latency_destroy(times);
+            times = NULL;
+            CHECK_OK(sbit_latency_load(b.ctx, path, &times, &b.error), b.error); /* what save wrote */
+            budget.times = times;
+            budget.latency = 0.3;
+            CHECK_OK(sbit_sparse_fit(sparse, &budget, NULL, &b.error), b.error);
+            CHECK_EQ_I64(kept_of(sparse, 0), 3);
+            CHECK_EQ_I64(kept_of(sparse, 1), 3);
+            budget.latency = 0.0001;
+            CHECK_STATUS(sbit_sparse_fit(sparse, &budget, NULL, &b.error), SBIT_ERR_LIMIT, b.error);
+            CHECK(strstr(b.error.message, "of the time") != NULL);
+        }
+        sbit_latency_destroy(times);
+        times = NULL;
+        double before = 0.0, after = 0.0;
+        CHECK_OK(sbit_latency_measure(sparse, NULL, &times, &b.error), b.error);
+        budget.times = times;
+        budget.latency = 0.9;
+        CHECK_OK(sbit_sparse_fit(sparse, &budget, NULL, &b.error), b.error);
+        CHECK_OK(sbit_latency_now(sparse, &before, &after, &b.error), b.error);
+        CHECK_MSG(before > 0.0 && after > 0.0, "%g %g", before, after);
+        sbit_latency_destroy(times);
+        times = NULL;
+        file = fopen(path, "wb");
+        if (CHECK(file != NULL)) {
+            fputs("{\"microseconds\": {\"a\": [1]}}", file);
+            fclose(file);
+        }
+        CHECK_STATUS(sbit_latency_load(b.ctx, path, &times, &b.error), SBIT_ERR_CONFIG, b.error);
+        CHECK_STATUS(sbit_latency_load(b.ctx, "build/nowhere", &times, &b.error), SBIT_ERR_IO, b.error);
+        remove(path);
+    }
     sbit_sparse_destroy(sparse);
     sbit_sconfig_destroy(config);
     build_end(&b);

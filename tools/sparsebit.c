@@ -92,7 +92,7 @@ static const cli_command cli_commands[] = {
      "sparsebit convert integers.onnx --format qdq -o int8.onnx",
      cli_convert},
     {"prune", "MODEL", "remove channels, exactly",
-     "--config --set --ratio --macs --bytes --search --prune-outputs --repair --data --limit --batch --mask-only --explain "
+     "--config --set --ratio --macs --bytes --latency --latency-table --search --prune-outputs --repair --data --limit --batch --mask-only --explain "
      "--out --force "
      "--threads --json" CLI_PREP,
      "--out",
@@ -103,6 +103,7 @@ static const cli_command cli_commands[] = {
      "be cut exactly is kept; --explain says why.",
      "sparsebit prune model.onnx --ratio 0.5 -o small.onnx\n"
      "sparsebit prune model.onnx -c sconfig.yaml --macs 0.5x -o small.onnx\n"
+     "sparsebit prune model.onnx --latency 0.6x --latency-table times.json -o small.onnx\n"
      "sparsebit prune model.onnx --ratio 0.5 --explain -o small.onnx\n"
      "sparsebit prune model.onnx --set SPARSER.TYPE=unstructured --ratio 0.8 --mask-only -o "
      "sparse.onnx",

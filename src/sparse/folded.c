@@ -101,7 +101,7 @@ static sbit_status sbit__folded_session(sbit_sparse *sparse, sbit_session *sessi
     sbit_status status = SBIT_OK;
     sbit__arena_init(&inputs, sbit_ctx_allocator(sparse->ctx));
     for (uint64_t seed = 2; status == SBIT_OK && seed < 2 + runs; seed++) {
-        status = sbit__sparse_inputs(sparse, session, seed, &inputs, error);
+        status = sbit__sparse_inputs(sparse, session, false, seed, &inputs, error);
         status = status == SBIT_OK ? sbit_session_run(session, error) : status;
     }
     sbit__arena_deinit(&inputs);

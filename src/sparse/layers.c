@@ -68,6 +68,8 @@ static sbit_status sbit__sparse_layer_make(sbit_sparse *sparse, sbit_sconfig *co
     SBIT__TRY(sbit__sconfig_resolve(config, sparse->graph, member->node, &sparse->arena,
                                     &layer->options, &layer->settings, error));
     layer->target = layer->settings.ratio;
+    layer->spared =
+        layer->target == 0.0 && sbit_options_find(&layer->options, "RATIO")->is_set;
     layer->row = sbit_sparser_find(sparse->ctx, layer->settings.strategy);
     const uint32_t granularity =
         layer->settings.structured ? SBIT_GRANULARITY_ROW : SBIT_GRANULARITY_ELEMENT;

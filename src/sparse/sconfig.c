@@ -17,7 +17,7 @@ static const sbit_key sbit__sconfig_top_keys[] = {
     {"DEVICE", SBIT_KEY_STRING, "cpu", 0, 0, NULL, "accepted for compatibility; always the CPU"},
 };
 
-/* The choices of TYPE and STRATEGY are filled in from the rows of sparsers. */
+/* Choices that are NULL are filled in from rows. */
 static const sbit_key sbit__sconfig_sparser_keys[] = {
     {"TYPE", SBIT_KEY_CHOICE, NULL, 0, 0, NULL,
      "structured: whole channels; unstructured: single elements"},
@@ -51,6 +51,7 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "unstructured: all but a band of this width (odd) along the diagonal goes, RATIO or not"},
     {"SCHEDULE", SBIT_KEY_CHOICE, "constant", 0, 0, NULL, "how RATIO is reached over steps"},
     {"INITIAL", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "ratio at step 0 of the schedule"},
+    {"SEARCH", SBIT_KEY_CHOICE, "uniform", 0, 0, NULL, "how ratios are found that meet a budget"},
     {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
 };
 
@@ -147,29 +148,37 @@ static size_t sbit__sconfig_add(const sbit_ctx *ctx, const sbit__kind *kind,
 static sbit_status sbit__sconfig_sparser(sbit__tree *tree, sbit__section *sparser,
                                          sbit_error *error)
 {
-    const sbit__kind *kinds[2] = {sbit__kind_sparser(), sbit__kind_sparsity()};
-    size_t count = sbit__sconfig_add(tree->ctx, kinds[0], NULL, 1);
-    count = sbit__sconfig_add(tree->ctx, kinds[1], NULL, count);
-    const char *words = sbit__sconfig_words(tree, SBIT__SCONFIG_TYPES "|", kinds[0]);
-    const char *schedules = sbit__sconfig_words(tree, "", kinds[1]);
+    const sbit__kind *kinds[3] = {sbit__kind_sparser(), sbit__kind_sparsity(), sbit__kind_search()};
+    const char *words[3];
+    size_t count = 1;
+    for (size_t k = 0; k < SBIT__COUNT_OF(kinds); k++) {
+        count = sbit__sconfig_add(tree->ctx, kinds[k], NULL, count);
+        words[k] = sbit__sconfig_words(tree, k == 0 ? SBIT__SCONFIG_TYPES "|" : "", kinds[k]);
+        if (words[k] == NULL) {
+            return sbit__fail_oom(error, sizeof sbit__sconfig_sparser_keys);
+        }
+    }
     sbit_key *keys = (sbit_key *)sbit__arena_alloc(&tree->arena, sizeof sbit__sconfig_sparser_keys);
     sbit__key_table *tables =
         (sbit__key_table *)sbit__arena_array(&tree->arena, count, sizeof *tables);
-    if (words == NULL || schedules == NULL || keys == NULL || tables == NULL) {
+    if (keys == NULL || tables == NULL) {
         return sbit__fail_oom(error, sizeof sbit__sconfig_sparser_keys);
     }
     memcpy(keys, sbit__sconfig_sparser_keys, sizeof sbit__sconfig_sparser_keys);
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__sconfig_sparser_keys); i++) {
-        const bool schedule = sbit__streq(keys[i].path, "SCHEDULE");
         if (keys[i].type == SBIT_KEY_CHOICE && keys[i].choices == NULL) {
-            keys[i].choices = schedule ? schedules : words;
+            keys[i].choices = words[sbit__streq(keys[i].path, "SCHEDULE") ? 1
+                                    : sbit__streq(keys[i].path, "SEARCH") ? 2
+                                                                          : 0];
         }
     }
     tables[0].prefix = "";
     tables[0].keys = keys;
     tables[0].count = SBIT__COUNT_OF(sbit__sconfig_sparser_keys);
-    count = sbit__sconfig_add(tree->ctx, kinds[0], tables, 1);
-    count = sbit__sconfig_add(tree->ctx, kinds[1], tables, count);
+    count = 1;
+    for (size_t k = 0; k < SBIT__COUNT_OF(kinds); k++) {
+        count = sbit__sconfig_add(tree->ctx, kinds[k], tables, count);
+    }
     return sbit__options_init(&tree->arena, tables, count, &sparser->options, error);
 }
 
@@ -279,9 +288,9 @@ SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_grap
     return SBIT_OK;
 }
 
-SBIT__FN const char *sbit__sconfig_outputs(const sbit_sconfig *config)
+SBIT__FN const sbit_options *sbit__sconfig_options(const sbit_sconfig *config)
 {
-    return sbit_options_string(&config->tree.sections[0].options, "PRUNE_OUTPUTS");
+    return &config->tree.sections[0].options;
 }
 
 SBIT__FN void sbit__sconfig_warn_unmatched(const sbit_sconfig *config, const sbit_graph *graph)

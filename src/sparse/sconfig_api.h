@@ -20,6 +20,7 @@
  *       REPAIR: both            # ridge: the layers behind what goes make up for it (least squares
  *                               # on data); batch_norm: statistics anew; both
  *       SCHEDULE: agp           # for sbit_sparse_step, from INITIAL to RATIO
+ *       SEARCH: greedy          # for sbit_sparse_fit: uniform, sensitivity, netadapt, annealing ...
  *
  * Sparsers have keys of their own (ACTIVATION, FPGM.P ...): `sparsebit strategies`.
  *

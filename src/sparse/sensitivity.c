@@ -3,14 +3,8 @@
  */
 #include "sparse_private.h"
 
-/* What is pruned alone: a group, or one layer whose settings say single elements. */
-typedef struct sbit__alone {
-    int32_t group; /* -1: a layer */
-    size_t layer;
-} sbit__alone;
-
-SBIT__FN bool sbit__layer_in_group(const sbit_sparse *sparse, const sbit__sparse_layer *layer,
-                                   int32_t group)
+static bool sbit__layer_in_group(const sbit_sparse *sparse, const sbit__sparse_layer *layer,
+                                 int32_t group)
 {
     const sbit__member *member = &sparse->labeler.members[layer->member];
     for (int64_t r = 0; layer->settings.structured && r < member->count; r++) {
@@ -22,29 +16,70 @@ SBIT__FN bool sbit__layer_in_group(const sbit_sparse *sparse, const sbit__sparse
     return false;
 }
 
-static bool sbit__alone_has(const sbit_sparse *sparse, const sbit__alone *alone, size_t index)
+SBIT__FN bool sbit__alone_has(const sbit_sparse *sparse, const sbit__alone *alone, size_t index)
 {
     return alone->group < 0
                ? index == alone->layer
                : sbit__layer_in_group(sparse, &sparse->layers[index], alone->group);
 }
 
-/* One of them can be pruned: it has a channel that may go, and a layer that chooses among them. */
+/* It can be pruned: it has a channel that may go, a layer chooses among them, and none is spared. */
 static bool sbit__alone_can(const sbit_sparse *sparse, const sbit__alone *alone)
 {
+    bool any = false;
     if (alone->group < 0) {
-        return !sparse->layers[alone->layer].settings.structured;
+        const sbit__sparse_layer *layer = &sparse->layers[alone->layer];
+        return !layer->settings.structured && !layer->spared;
     }
     for (size_t i = 0; sparse->groups.groups[alone->group].reason == NULL && i < sparse->layer_count;
          i++) {
         if (sbit__alone_has(sparse, alone, i)) {
-            return true;
+            any = true;
+            if (sparse->layers[i].spared) {
+                return false;
+            }
         }
     }
-    return false;
+    return any;
 }
 
-static int64_t sbit__alone_kept(const sbit_sparse *sparse, const sbit__alone *alone, int64_t *all)
+SBIT__FN sbit_status sbit__alone_list(const sbit_sparse *sparse, sbit__arena *arena,
+                                      sbit__alone **out, size_t *count, sbit_error *error)
+{
+    const size_t groups = (size_t)sparse->groups.group_count, all = groups + sparse->layer_count;
+    *count = 0;
+    *out = (sbit__alone *)sbit__arena_array(arena, all + 1, sizeof **out);
+    if (*out == NULL) {
+        return sbit__fail_oom(error, all * sizeof **out);
+    }
+    for (size_t i = 0; i < all; i++) {
+        sbit__alone *alone = &(*out)[*count];
+        alone->group = i < groups ? (int32_t)i : -1;
+        alone->layer = i < groups ? 0 : i - groups;
+        *count += sbit__alone_can(sparse, alone) ? 1u : 0u;
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN const char *sbit__alone_name(const sbit_sparse *sparse, const sbit__alone *alone)
+{
+    return alone->group >= 0 ? sparse->group_names[alone->group] : sparse->layers[alone->layer].name;
+}
+
+SBIT__FN void sbit__alone_set(sbit_sparse *sparse, const sbit__alone *units, size_t count,
+                              const double *ratios)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        double ratio = 0.0;
+        for (size_t u = 0; u < count; u++) {
+            const bool more = ratios[u] > ratio && sbit__alone_has(sparse, &units[u], i);
+            ratio = more ? ratios[u] : ratio;
+        }
+        sparse->layers[i].settings.ratio = ratio;
+    }
+}
+
+SBIT__FN int64_t sbit__alone_kept(const sbit_sparse *sparse, const sbit__alone *alone, int64_t *all)
 {
     int64_t kept = 0;
     if (alone->group < 0) {
@@ -69,9 +104,7 @@ static sbit_status sbit__alone_point(sbit_sparse *sparse, const sbit__alone *alo
                                      sbit_sparse_loss *out, sbit_error *error)
 {
     sbit_graph *now = NULL;
-    for (size_t i = 0; i < sparse->layer_count; i++) {
-        sparse->layers[i].settings.ratio = sbit__alone_has(sparse, alone, i) ? out->ratio : 0.0;
-    }
+    sbit__alone_set(sparse, alone, 1, &out->ratio);
     SBIT__TRY(sbit_sparse_select(sparse, feed, error));
     out->kept = sbit__alone_kept(sparse, alone, &out->count);
     SBIT__TRY(sbit_sparse_masked(sparse, &now, error));
@@ -82,27 +115,24 @@ static sbit_status sbit__alone_point(sbit_sparse *sparse, const sbit__alone *alo
 
 static sbit_status sbit__alone_all(sbit_sparse *sparse, const sbit_feed *feed,
                                    const double *ratios, size_t ratio_count, sbit_graph *before,
-                                   sbit_sparse_loss *out, size_t capacity, size_t *count,
-                                   sbit_error *error)
+                                   sbit__arena *arena, sbit_sparse_loss *out, size_t capacity,
+                                   size_t *count, sbit_error *error)
 {
-    const size_t groups = (size_t)sparse->groups.group_count;
-    for (size_t i = 0; i < groups + sparse->layer_count; i++) {
-        sbit__alone alone;
-        alone.group = i < groups ? (int32_t)i : -1;
-        alone.layer = i < groups ? 0 : i - groups;
-        for (size_t r = 0; sbit__alone_can(sparse, &alone) && r < ratio_count; r++) {
+    sbit__alone *units = NULL;
+    size_t unit_count = 0;
+    SBIT__TRY(sbit__alone_list(sparse, arena, &units, &unit_count, error));
+    for (size_t i = 0; i < unit_count; i++) {
+        for (size_t r = 0; r < ratio_count; r++) {
             if (*count == capacity) {
                 return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "more than %lu points",
                                   (unsigned long)capacity);
             }
             sbit_sparse_loss *point = &out[(*count)++];
-            point->layers =
-                i < groups ? sparse->group_names[i] : sparse->layers[alone.layer].name;
+            point->layers = sbit__alone_name(sparse, &units[i]);
             point->ratio = ratios[r];
-            SBIT__TRY(sbit__alone_point(sparse, &alone, feed, before, point, error));
+            SBIT__TRY(sbit__alone_point(sparse, &units[i], feed, before, point, error));
         }
-        SBIT__TRY(sbit__progress(sparse->ctx, "analyze", (int64_t)i + 1,
-                                 (int64_t)(groups + sparse->layer_count), error));
+        SBIT__TRY(sbit__progress(sparse->ctx, "analyze", (int64_t)i + 1, (int64_t)unit_count, error));
     }
     return SBIT_OK;
 }
@@ -113,6 +143,7 @@ SPARSEBIT_API sbit_status sbit_sparse_analyze(sbit_sparse *sparse, const sbit_fe
                                               size_t *count, sbit_error *error)
 {
     sbit_graph *before = NULL;
+    sbit__arena arena;
     if (feed == NULL || ratios == NULL || out == NULL || count == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
                           "feed, ratios, out or count is NULL");
@@ -120,8 +151,10 @@ SPARSEBIT_API sbit_status sbit_sparse_analyze(sbit_sparse *sparse, const sbit_fe
     *count = 0;
     SBIT__TRY(sbit__sparse_restore(sparse, error));
     SBIT__TRY(sbit_graph_clone(sparse->graph, &before, error));
-    const sbit_status status = sbit__alone_all(sparse, feed, ratios, ratio_count, before, out,
+    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
+    const sbit_status status = sbit__alone_all(sparse, feed, ratios, ratio_count, before, &arena, out,
                                                capacity, count, error);
+    sbit__arena_deinit(&arena);
     for (size_t i = 0; i < sparse->layer_count; i++) {
         sparse->layers[i].settings.ratio = sparse->layers[i].target;
     }

@@ -62,7 +62,7 @@ static sbit_status sbit__sparse_arrays(sbit_sparse *sparse, sbit_error *error)
 static sbit_status sbit__sparse_outputs(sbit_sparse *sparse, const sbit_sconfig *config,
                                         sbit_error *error)
 {
-    const char *list = sbit__sconfig_outputs(config);
+    const char *list = sbit_options_string(sbit__sconfig_options(config), "PRUNE_OUTPUTS");
     sparse->outputs = sbit__arena_printf(&sparse->arena, "%s", list);
     if (sparse->outputs == NULL) {
         return sbit__fail_oom(error, strlen(list));
@@ -98,6 +98,8 @@ static sbit_status sbit__sparse_fill(sbit_sparse *sparse, const sbit_graph *grap
     SBIT__TRY(sbit_graph_clone(graph, &sparse->graph, error));
     SBIT__TRY(sbit_simplify(sparse->graph, &simplify, NULL, error));
     SBIT__TRY(sbit__sparse_prepare(sparse->graph, &sparse->arena, error));
+    SBIT__TRY(sbit__options_copy(&sparse->arena, sbit__sconfig_options(config), &sparse->options,
+                                 error));
     SBIT__TRY(sbit__sparse_outputs(sparse, config, error));
     SBIT__TRY(sbit__labeler_run(&sparse->labeler, sparse->graph, sparse->outputs, &sparse->arena,
                                 error));
@@ -171,6 +173,7 @@ SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char 
         const sbit__member *member = &sparse->labeler.members[layer->member];
         if (sbit_layer_matches(sparse->graph, member->node, pattern)) {
             layer->settings.ratio = layer->target = ratio;
+            layer->spared = ratio == 0.0;
             found++;
         }
     }
@@ -212,6 +215,7 @@ SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse)
         const sbit__member *member = &sparse->labeler.members[sparse->layers[i].member];
         if (reaches[sbit_graph_node(sparse->graph, member->node)->outputs[0].idx]) {
             sparse->layers[i].settings.ratio = sparse->layers[i].target = 0.0;
+            sparse->layers[i].spared = true;
         }
     }
     sbit__groups_limit(sparse);
@@ -282,17 +286,24 @@ static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error
     return status;
 }
 
-SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
-                                             sbit_error *error)
+SBIT__FN sbit_status sbit__sparse_choose(sbit_sparse *sparse, const sbit_feed *feed,
+                                         sbit_error *error)
 {
     SBIT__TRY(sbit__sparse_restore(sparse, error));
-    SBIT__TRY(sbit__layers_score(sparse, feed, error));
     sbit__sparse_forget_reasons(sparse);
     sparse->masks_fit = true;
     for (bool again = true; again;) { /* each turn keeps a class for good: it ends */
         SBIT__TRY(sbit__sparse_try(sparse, &again, error));
     }
     return sbit__layers_update(sparse, feed, error);
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
+                                             sbit_error *error)
+{
+    SBIT__TRY(sbit__sparse_restore(sparse, error));
+    SBIT__TRY(sbit__layers_score(sparse, feed, error));
+    return sbit__sparse_choose(sparse, feed, error);
 }
 
 SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char *name,

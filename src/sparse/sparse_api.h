@@ -56,14 +56,16 @@ SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char
 SPARSEBIT_API sbit_status sbit_sparse_step(sbit_sparse *sparse, int64_t step, int64_t total,
                                            const sbit_feed *feed, sbit_error *error);
 
-/* The smallest ratio, the same for all layers but those whose own is 0, that leaves at most these
- * shares of the original; then as sbit_sparse_select. 0: no limit. by_sensitivity: every group its
- * own of the ratios 0.1 to 0.9, the largest with which, pruned alone, it leaves the outputs a
- * signal-to-noise ratio that is the same for all and as high as the budget allows (sbit_sparse_analyze;
- * needs a feed). Errors: LIMIT, saying what is left at best. */
+/* Ratios that leave at most these shares of the original, as SEARCH of the configuration says
+ * (search_api.h), for all but those that were set to 0; then as sbit_sparse_select. Errors: LIMIT,
+ * saying what is left at best, STATE if the search needs a feed. */
 typedef struct sbit_sparse_budget {
-    double params, macs, bytes; /* of the weights; 0.5: half */
-    bool by_sensitivity;
+    double params, macs, bytes; /* of the weights; 0.5: half; 0: no limit */
+    double latency;             /* of one run on this machine ... */
+    struct sbit_latency *times; /* ... by this table: sbit_latency_measure; it may grow */
+    /* how good a masked model is, more is better; NULL: how near its outputs on the feed are */
+    sbit_status (*measure)(sbit_graph *masked, void *user, double *score, sbit_error *error);
+    void *user;
 } sbit_sparse_budget;
 SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse_budget *budget,
                                           const sbit_feed *feed, sbit_error *error);

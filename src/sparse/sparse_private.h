@@ -21,6 +21,7 @@
  *   cut.c        constants lose indices; follow.c: attributes and shapes follow
  *   verify.c     the masked and the smaller graph are run and compared
  *   sensitivity.c  what is lost with each group alone
+ *   search.c     a budget is met; searches.c: how; latency.c: what time is left
  *   sparse.c     the public steps
  */
 #ifndef SBIT_SPARSE_PRIVATE_H
@@ -30,7 +31,7 @@
 #include "../exec/exec_api.h"
 #include "../infer/infer_private.h"
 #include "../sparsers/sparsers_private.h"
-#include "sparse_api.h"
+#include "search_api.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -212,6 +213,7 @@ typedef struct sbit__sparse_layer {
     char name[128];
     sbit_sparse_settings settings;
     double target; /* the ratio in the end; settings.ratio is that of now */
+    bool spared;   /* its ratio was set to 0: no search changes that */
     const sbit_sparser_row *row;
     sbit_options options;
     sbit_tensor weight; /* float32; owned if the graph's is of another type */
@@ -236,6 +238,7 @@ struct sbit_sparse {
     sbit_graph *graph;    /* simplified */
     sbit_graph *original; /* the user's; NULL: weights were set that it has not */
     const char *outputs;  /* that may lose channels: sbit__labeler */
+    sbit_options options; /* of no layer: SEARCH and its rows' keys */
     bool *in_original;    /* by value: a constant that the same nodes read in the user's graph */
     sbit__labeler labeler;
     sbit__groups groups;
@@ -346,7 +349,11 @@ SBIT__FN sbit_status sbit__cut_follow(sbit_sparse *sparse, sbit_graph *graph, sb
                                       sbit__arena *arena, sbit_error *error);
 
 /* verify.c */
-SBIT__FN sbit_status sbit__sparse_inputs(const sbit_sparse *sparse, sbit_session *session,
+/* The type that an input was labelled with; one: with an open first dim of 1. */
+SBIT__FN void sbit__sparse_input_type(const sbit_sparse *sparse, sbit_value_id id, bool one,
+                                      sbit_type *out);
+/* Random numbers of these types, always the same for a seed. */
+SBIT__FN sbit_status sbit__sparse_inputs(const sbit_sparse *sparse, sbit_session *session, bool one,
                                          uint64_t seed, sbit__arena *arena, sbit_error *error);
 /* Fills in_original. */
 SBIT__FN void sbit__originals_find(sbit_sparse *sparse);
@@ -358,17 +365,69 @@ SBIT__FN sbit_status sbit__originals_put(const sbit_sparse *sparse, sbit_graph *
 SBIT__FN sbit_status sbit__repair_compare(sbit_sparse *sparse, const sbit_feed *feed,
                                           sbit_graph *before, sbit_graph *now, double *sqnr,
                                           sbit_error *error);
-/* sensitivity.c: the layer scores channels of the group. */
-SBIT__FN bool sbit__layer_in_group(const sbit_sparse *sparse, const sbit__sparse_layer *layer,
-                                   int32_t group);
+/* >>alone: sensitivity.c: what can be pruned by itself: a group, or one layer whose settings say
+ * single elements. */
+typedef struct sbit__alone {
+    int32_t group; /* -1: a layer */
+    size_t layer;
+} sbit__alone;
+
+/* All of them, in the arena; without what is spared. */
+SBIT__FN sbit_status sbit__alone_list(const sbit_sparse *sparse, sbit__arena *arena,
+                                      sbit__alone **out, size_t *count, sbit_error *error);
+SBIT__FN const char *sbit__alone_name(const sbit_sparse *sparse, const sbit__alone *alone);
+/* Layer `index` scores something of it. */
+SBIT__FN bool sbit__alone_has(const sbit_sparse *sparse, const sbit__alone *alone, size_t index);
+SBIT__FN int64_t sbit__alone_kept(const sbit_sparse *sparse, const sbit__alone *alone, int64_t *all);
+/* Ratios of layers: the largest of what they score something of, else 0. */
+SBIT__FN void sbit__alone_set(sbit_sparse *sparse, const sbit__alone *units, size_t count,
+                              const double *ratios);
+
+/* >>budgets */
+enum {
+    SBIT__BUDGET_PARAMS,
+    SBIT__BUDGET_MACS,
+    SBIT__BUDGET_BYTES,
+    SBIT__BUDGET_TIME,
+    SBIT__BUDGETS
+};
+
+struct sbit_search {
+    sbit_sparse *sparse;
+    const sbit_search_row *row;
+    const sbit_sparse_budget *budget;
+    const sbit_feed *feed; /* NULL: none */
+    sbit_latency *times;   /* NULL: none */
+    sbit__arena arena;
+    sbit__alone *units;
+    size_t unit_count;
+    sbit_graph *before;                          /* unmasked */
+    double limits[SBIT__BUDGETS];                /* shares; 0: none */
+    double whole[SBIT__BUDGETS], left[SBIT__BUDGETS]; /* costs; shares of them, at the last try */
+};
+
+SBIT__FN const sbit__kind *sbit__kind_search(void);
+/* sparse.c: as sbit_sparse_select, with the scores of before. */
+SBIT__FN sbit_status sbit__sparse_choose(sbit_sparse *sparse, const sbit_feed *feed,
+                                         sbit_error *error);
+/* search.c: the graph without what is pruned at present; weights are not masked. */
+SBIT__FN sbit_status sbit__sparse_left(sbit_sparse *sparse, sbit_graph **out, sbit_error *error);
+/* latency.c: microseconds of a graph, by the table. */
+SBIT__FN sbit_status sbit__latency_of(const sbit_latency *latency, const sbit_sparse *sparse,
+                                      const sbit_graph *graph, double *us, sbit_error *error);
+/* Measures what is left at present; *changed: it is not that share of the whole, and the table knows
+ * now. Does nothing with tables that were loaded. */
+SBIT__FN sbit_status sbit__latency_check(sbit_latency *latency, sbit_sparse *sparse, double share,
+                                         bool *changed, sbit_error *error);
+
 /* Runs the user's graph too: masked as well if it holds all masked constants, else before anything
  * was masked, next to the simplified one. */
 SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,
                                          sbit_graph *shrunk, const sbit_feed *feed,
                                          sbit_error *error);
 
-/* sconfig.c: outputs that may lose channels */
-SBIT__FN const char *sbit__sconfig_outputs(const sbit_sconfig *config);
+/* sconfig.c: the options of no single layer */
+SBIT__FN const sbit_options *sbit__sconfig_options(const sbit_sconfig *config);
 /* the settings of a layer, with its options in the arena */
 SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_graph *graph,
                                            sbit_node_id node, sbit__arena *arena,

@@ -19,25 +19,39 @@ static void sbit__verify_fill(sbit_tensor *tensor, sbit_rng *rng)
     }
 }
 
-SBIT__FN sbit_status sbit__sparse_inputs(const sbit_sparse *sparse, sbit_session *session,
+SBIT__FN void sbit__sparse_input_type(const sbit_sparse *sparse, sbit_value_id id, bool one,
+                                      sbit_type *out)
+{
+    *out = *sparse->labeler.infer.types[id.idx];
+    if (one && out->rank > 0 &&
+        !sbit__dim_known(sbit_graph_value(sparse->graph, id)->type.dims[0])) {
+        out->dims[0] = sbit__dim(1);
+    }
+}
+
+SBIT__FN sbit_status sbit__sparse_inputs(const sbit_sparse *sparse, sbit_session *session, bool one,
                                          uint64_t seed, sbit__arena *arena, sbit_error *error)
 {
     sbit_rng rng = sbit_rng_seed(seed);
     for (size_t i = 0; i < sbit_session_input_count(session); i++) {
         const sbit_value_info *info = sbit_session_input_info(session, i);
         const sbit_value_id id = sbit_graph_find_value(sparse->graph, info->name);
-        const sbit_type *type = sparse->labeler.infer.types[id.idx];
+        sbit_type type;
         sbit_tensor tensor;
         size_t bytes = 0;
-        if (id.idx == 0 || !sbit__type_static(type) || type->kind != SBIT_KIND_TENSOR) {
+        memset(&type, 0, sizeof type);
+        if (id.idx != 0) {
+            sbit__sparse_input_type(sparse, id, one, &type);
+        }
+        if (id.idx == 0 || !sbit__type_static(&type) || type.kind != SBIT_KIND_TENSOR) {
             return sbit__fail(error, SBIT_ERR_UNSUPPORTED, info->name,
                               "input '%s' is no tensor that can be made up", info->name);
         }
         memset(&tensor, 0, sizeof tensor);
-        tensor.dtype = type->dtype;
-        tensor.rank = type->rank;
-        for (int32_t d = 0; d < type->rank; d++) {
-            tensor.dims[d] = type->dims[d].value;
+        tensor.dtype = type.dtype;
+        tensor.rank = type.rank;
+        for (int32_t d = 0; d < type.rank; d++) {
+            tensor.dims[d] = type.dims[d].value;
         }
         bytes = sbit_tensor_bytes(&tensor);
         tensor.data = sbit__arena_alloc(arena, bytes + 16);
@@ -167,8 +181,8 @@ static sbit_status sbit__verify_sessions(sbit__verify *v, sbit_graph *a, sbit_gr
 {
     SBIT__TRY(sbit_session_create(a, NULL, &v->a, error));
     SBIT__TRY(sbit_session_create(b, NULL, &v->b, error));
-    SBIT__TRY(sbit__sparse_inputs(v->sparse, v->a, 1, arena, error));
-    SBIT__TRY(sbit__sparse_inputs(v->sparse, v->b, 1, arena, error));
+    SBIT__TRY(sbit__sparse_inputs(v->sparse, v->a, false, 1, arena, error));
+    SBIT__TRY(sbit__sparse_inputs(v->sparse, v->b, false, 1, arena, error));
     SBIT__TRY(sbit__verify_run(v, "random inputs", error));
     return v->feed != NULL && v->feed->count > 0 ? sbit__verify_feed(v, error) : SBIT_OK;
 }

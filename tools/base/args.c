@@ -70,7 +70,12 @@ static const cli_option cli_options[] = {
     {"--bytes", NULL, "1MB|0.5x", CLI_TEXT, CLI_AT(bytes), 0, 0, NULL,
      "likewise, of the file: a size or a share"},
     {"--search", NULL, "HOW", CLI_TEXT, CLI_AT(search), 0, 0, NULL,
-     "uniform (default): one ratio for the budget; sensitivity: each group its own, from --data"},
+     "how ratios are found that meet the budget: uniform (default), or from --data, each group its\n"
+     "own: sensitivity, greedy, netadapt, annealing ('sparsebit strategies')"},
+    {"--latency", NULL, "0.6x", CLI_TEXT, CLI_AT(latency), 0, 0, NULL,
+     "likewise, of the time of one run on this machine, with one sample and --threads"},
+    {"--latency-table", NULL, "FILE", CLI_TEXT, CLI_AT(latency_table), 0, 0, NULL,
+     "times of layers: measured and written if there is no such file, else used as they are"},
     {"--prune-outputs", NULL, "A,B", CLI_TEXT, CLI_AT(prune_outputs), 0, 0, NULL,
      "outputs of the model that may lose channels, or all"},
     {"--repair", NULL, "WHAT", CLI_TEXT, CLI_AT(repair), 0, 0, NULL,

@@ -30,6 +30,10 @@ typedef struct cli_pruning {
     sbit_graph_cost before, after;
     sbit_sparse_repaired repaired;
     uint64_t bytes_after;
+    sbit_sparse_budget budget;
+    bool has_budget;
+    sbit_latency *times;
+    double us_before, us_after; /* with --latency */
     double seconds;
 } cli_pruning;
 
@@ -62,10 +66,11 @@ static int cli_prune_configure(cli_pruning *p)
     const cli_args *args = p->args;
     sbit_error error;
     memset(&error, 0, sizeof error);
-    if (args->config == NULL && args->ratio == NULL && args->macs == NULL && args->bytes == NULL &&
-        args->set.count == 0 && !args->sparsity) {
+    p->has_budget = args->macs != NULL || args->bytes != NULL || args->latency != NULL;
+    if (args->config == NULL && args->ratio == NULL && !p->has_budget && args->set.count == 0 &&
+        !args->sparsity) {
         return cli_fail_usage(args->command,
-                              "how much is to go? Give --ratio, --macs, --bytes or a "
+                              "how much is to go? Give --ratio, --macs, --bytes, --latency or a "
                               "configuration (-c)");
     }
     const sbit_status status =
@@ -83,6 +88,9 @@ static int cli_prune_configure(cli_pruning *p)
     }
     if (args->prune_outputs != NULL) {
         CLI_TRY(cli_prune_set(p, "SPARSER.PRUNE_OUTPUTS", args->prune_outputs, "--prune-outputs"));
+    }
+    if (args->search != NULL) {
+        CLI_TRY(cli_prune_set(p, "SPARSER.SEARCH", args->search, "--search"));
     }
     return args->repair != NULL ? cli_prune_set(p, "SPARSER.REPAIR", args->repair, "--repair")
                                 : CLI_OK;
@@ -116,37 +124,87 @@ static int cli_prune_share(const cli_pruning *p, const char *flag, const char *t
 
 /* ---- the work */
 
-static int cli_prune_choose(cli_pruning *p)
+static int cli_prune_budget(cli_pruning *p)
 {
     const cli_args *args = p->args;
-    const sbit_feed *feed = p->has_data ? &p->feed : NULL;
-    sbit_sparse_budget budget;
-    sbit_error error;
-    memset(&error, 0, sizeof error);
-    memset(&budget, 0, sizeof budget);
-    if (args->macs != NULL) {
-        CLI_TRY(cli_prune_share(p, "--macs", args->macs, false, &budget.macs));
-    }
-    if (args->bytes != NULL) {
-        CLI_TRY(cli_prune_share(p, "--bytes", args->bytes, true, &budget.bytes));
-    }
-    if ((args->macs != NULL || args->bytes != NULL) && args->ratio != NULL) {
+    const struct {
+        const char *flag, *text;
+        bool is_size;
+        double *share;
+    } limits[] = {{"--macs", args->macs, false, &p->budget.macs},
+                  {"--bytes", args->bytes, true, &p->budget.bytes},
+                  {"--latency", args->latency, false, &p->budget.latency}};
+    if (p->has_budget && args->ratio != NULL) {
         return cli_fail_usage(args->command, "--ratio and a budget exclude each other");
     }
-    budget.by_sensitivity = args->search != NULL && strcmp(args->search, "sensitivity") == 0;
-    if (args->search != NULL && !budget.by_sensitivity && strcmp(args->search, "uniform") != 0) {
-        return cli_fail_usage(args->command, "--search '%s': uniform or sensitivity", args->search);
-    }
-    if (budget.by_sensitivity && (!p->has_data || (args->macs == NULL && args->bytes == NULL))) {
+    if (args->search != NULL && !p->has_budget) {
         return cli_fail_usage(args->command,
-                              "--search sensitivity needs --data, and a budget: --macs or --bytes");
+                              "--search needs a budget: --macs, --bytes or --latency");
     }
+    if (args->latency_table != NULL && args->latency == NULL) {
+        return cli_fail_usage(args->command, "--latency-table needs --latency");
+    }
+    for (size_t i = 0; i < CLI_COUNT_OF(limits); i++) {
+        if (limits[i].text != NULL) {
+            CLI_TRY(cli_prune_share(p, limits[i].flag, limits[i].text, limits[i].is_size,
+                                    limits[i].share));
+        }
+    }
+    return CLI_OK;
+}
+
+/* The table of --latency-table, or a new one. */
+static int cli_prune_times(cli_pruning *p, const sbit_feed *feed, bool *made)
+{
+    const char *path = p->args->latency_table;
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    *made = path == NULL || !cli_same_file(path, path);
+    error.status = *made ? sbit_latency_measure(p->sparse, feed, &p->times, &error)
+                         : sbit_latency_load(p->model.ctx, path, &p->times, &error);
+    p->budget.times = p->times;
+    return error.status == SBIT_OK ? CLI_OK
+           : *made ? cli_fail_library(&error, "the time of '%s' cannot be measured", p->model.path)
+                   : cli_fail_library(&error, "--latency-table %s", path);
+}
+
+static int cli_prune_fit(cli_pruning *p, const sbit_feed *feed)
+{
+    sbit_error error;
+    bool made = false;
+    memset(&error, 0, sizeof error);
+    if (p->args->latency != NULL) {
+        CLI_TRY(cli_prune_times(p, feed, &made));
+    }
+    error.status = sbit_sparse_fit(p->sparse, &p->budget, feed, &error);
+    if (error.status == SBIT_OK && p->args->latency != NULL) {
+        error.status = sbit_latency_now(p->sparse, &p->us_before, &p->us_after, &error);
+    }
+    if (error.status != SBIT_OK) {
+        return p->source.failed ? CLI_BAD
+                                : cli_fail_library(&error, "cannot prune '%s'", p->model.path);
+    }
+    if (made && p->args->latency_table != NULL &&
+        sbit_latency_save(p->times, p->args->latency_table, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "--latency-table %s", p->args->latency_table);
+    }
+    return CLI_OK;
+}
+
+static int cli_prune_choose(cli_pruning *p)
+{
+    const sbit_feed *feed = p->has_data ? &p->feed : NULL;
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    CLI_TRY(cli_prune_budget(p));
     if (sbit_sparse_create(p->model.graph, p->config, &p->sparse, &error) != SBIT_OK) {
         return cli_fail_library(&error, "cannot prune '%s'", p->model.path);
     }
-    error.status = args->macs != NULL || args->bytes != NULL
-                       ? sbit_sparse_fit(p->sparse, &budget, feed, &error)
-                       : sbit_sparse_select(p->sparse, feed, &error);
+    if (p->has_budget) {
+        CLI_TRY(cli_prune_fit(p, feed));
+    } else {
+        error.status = sbit_sparse_select(p->sparse, feed, &error);
+    }
     if (error.status == SBIT_OK) {
         error.status = sbit_sparse_repair(p->sparse, feed, &p->repaired, &error);
     }
@@ -284,6 +342,11 @@ static int cli_prune_show(const cli_pruning *p)
     cli_prune_row(&table, "file", cli_bytes_text((double)p->model.file_bytes, a, sizeof a),
                   cli_bytes_text((double)p->bytes_after, b, sizeof b),
                   cli_prune_part((double)p->bytes_after, (double)p->model.file_bytes));
+    if (p->us_before > 0.0) {
+        snprintf(a, sizeof a, "%.3f ms", 1e-3 * p->us_before);
+        snprintf(b, sizeof b, "%.3f ms", 1e-3 * p->us_after);
+        cli_prune_row(&table, "one run", a, b, p->us_after / p->us_before);
+    }
     CLI_TRY(cli_table_print(&table, stdout));
     if (p->repaired.layers + p->repaired.norms > 0) {
         printf("outputs on the data (SQNR): %.1f dB pruned", p->repaired.before);
@@ -347,6 +410,10 @@ static int cli_prune_json(const cli_pruning *p)
         sbit_json_int(&json.to, "batch_norms", p->repaired.norms);
         sbit_json_close(&json.to, '}');
     }
+    if (p->us_before > 0.0) {
+        sbit_json_number(&json.to, "microseconds_before", p->us_before);
+        sbit_json_number(&json.to, "microseconds_after", p->us_after);
+    }
     sbit_json_number(&json.to, "seconds", p->seconds);
     sbit_json_close(&json.to, '}');
     return cli_json_print(&json);
@@ -368,6 +435,7 @@ static void cli_prune_free(cli_pruning *p)
         sbit_feed_close(&p->feed);
     }
     sbit_graph_destroy(p->out);
+    sbit_latency_destroy(p->times);
     sbit_sparse_destroy(p->sparse);
     sbit_sconfig_destroy(p->config);
     cli_data_close(&p->data);

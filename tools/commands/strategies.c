@@ -25,6 +25,7 @@ CLI_KIND(format, sbit_format_row, sbit_format_at, sbit_format_find)
 CLI_KIND(profile, sbit_profile_row, sbit_profile_at, sbit_profile_find)
 CLI_KIND(sparser, sbit_sparser_row, sbit_sparser_at, sbit_sparser_find)
 CLI_KIND(sparsity, sbit_sparsity_row, sbit_sparsity_at, sbit_sparsity_find)
+CLI_KIND(search, sbit_search_row, sbit_search_at, sbit_search_find)
 CLI_KIND(pass, sbit_pass_row, sbit_pass_at, sbit_pass_find)
 CLI_KIND(loss, sbit_loss_row, sbit_loss_at, sbit_loss_find)
 CLI_KIND(optimizer, sbit_optimizer_row, sbit_optimizer_at, sbit_optimizer_find)
@@ -45,6 +46,7 @@ static const cli_kind_of_row cli_kinds[] = {
     {"profile", "PLACEMENT, --target", cli_profile_at, cli_profile_find},
     {"sparser", "SPARSER.STRATEGY", cli_sparser_at, cli_sparser_find},
     {"sparsity", "SPARSER.SCHEDULE", cli_sparsity_at, cli_sparsity_find},
+    {"search", "SPARSER.SEARCH, --search", cli_search_at, cli_search_find},
     {"pass", "--skip, --only", cli_pass_at, cli_pass_find},
     {"loss", "sbit_train_desc.loss", cli_loss_at, cli_loss_find},
     {"optimizer", "sbit_train_desc.optimizer", cli_optimizer_at, cli_optimizer_find},

@@ -1,0 +1,397 @@
+/* searches.c: rows that look for the ratios which meet a budget. >>searches
+ *
+ *     uniform      one ratio for all, by halving
+ *     sensitivity  of each unit the largest ratio that, alone, scores at least t; t by halving
+ *     greedy       step by step where the least is lost for what is saved, both measured alone
+ *     netadapt     in steps of the budget: every unit alone is taken as far as the step wants, the one
+ *                  that scores best keeps it (Yang et al. 2018, without finetuning between steps)
+ *     annealing    ratios move at random along the budget; what scores worse is taken less and less
+ *                  often (simulated annealing)
+ */
+#include "sparse_private.h"
+
+#include <math.h>   /* exp, pow */
+#include <stdlib.h> /* qsort */
+
+enum {
+    SBIT__SEARCH_HALVINGS = 9, /* to 1/500 */
+    SBIT__SEARCH_RATIOS = 9    /* 0.1 to 0.9: curves */
+};
+#define SBIT__SEARCH_MOST 0.98
+
+static double *sbit__search_array(sbit_search *search, size_t count, sbit_error *error)
+{
+    double *out = (double *)sbit__arena_array(&search->arena, count + 1, sizeof *out);
+    if (out == NULL) {
+        sbit__fail_oom(error, count * sizeof *out);
+    }
+    return out;
+}
+
+static sbit_status sbit__search_told(sbit_search *search, int64_t at, int64_t of, sbit_error *error)
+{
+    return sbit__progress(search->sparse->ctx, "search", at, of, error);
+}
+
+/* >>along a line: ratios from what is added to all of `shape`, within 0 to MOST */
+
+static void sbit__search_shift(const double *shape, size_t n, double by, double *ratios)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double r = shape[i] + by;
+        ratios[i] = r < 0.0 ? 0.0 : r > SBIT__SEARCH_MOST ? SBIT__SEARCH_MOST : r;
+    }
+}
+
+/* The least that is added and meets the budget, or all there is. */
+static sbit_status sbit__search_onto(sbit_search *search, const double *shape, double *ratios,
+                                     sbit_error *error)
+{
+    const size_t n = search->unit_count;
+    double low = -1.0, high = 1.0;
+    for (int turn = 0; turn < SBIT__SEARCH_HALVINGS; turn++) {
+        const double by = 0.5 * (low + high);
+        sbit_search_point point;
+        sbit__search_shift(shape, n, by, ratios);
+        SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
+        *(point.over > 1.0 ? &low : &high) = by;
+    }
+    sbit__search_shift(shape, n, high, ratios);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__search_uniform(sbit_search *search, const sbit_options *options,
+                                        double *ratios, sbit_error *error)
+{
+    (void)options;
+    double *shape = sbit__search_array(search, search->unit_count, error);
+    return shape != NULL ? sbit__search_onto(search, shape, ratios, error)
+                         : SBIT_ERR_OUT_OF_MEMORY;
+}
+
+/* >>curves: every unit alone */
+
+typedef struct sbit__curves {
+    sbit_search_point *points; /* [units][RATIOS] */
+    double *levels;            /* the scores, ascending */
+    size_t count;
+} sbit__curves;
+
+static double sbit__curve_ratio(size_t step)
+{
+    return 0.1 * (double)step; /* step 0: nothing goes */
+}
+
+static int sbit__search_ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static sbit_status sbit__curves_make(sbit_search *search, double *ratios, sbit__curves *out,
+                                     sbit_error *error)
+{
+    out->count = search->unit_count * SBIT__SEARCH_RATIOS;
+    out->levels = sbit__search_array(search, out->count, error);
+    out->points = (sbit_search_point *)sbit__arena_array(&search->arena, out->count + 1,
+                                                         sizeof *out->points);
+    if (out->levels == NULL || out->points == NULL) {
+        return sbit__fail_oom(error, out->count * sizeof *out->points);
+    }
+    for (size_t i = 0; i < out->count; i++) {
+        const size_t unit = i / SBIT__SEARCH_RATIOS;
+        ratios[unit] = sbit__curve_ratio(i % SBIT__SEARCH_RATIOS + 1);
+        SBIT__TRY(sbit_search_try(search, ratios, true, &out->points[i], error));
+        SBIT__TRY(sbit__search_told(search, (int64_t)i + 1, (int64_t)out->count, error));
+        out->levels[i] = out->points[i].score;
+        ratios[unit] = 0.0;
+    }
+    qsort(out->levels, out->count, sizeof *out->levels, sbit__search_ascending);
+    return SBIT_OK;
+}
+
+static void sbit__curves_level(const sbit__curves *curves, double level, double *ratios)
+{
+    for (size_t i = 0; i < curves->count; i++) {
+        const size_t unit = i / SBIT__SEARCH_RATIOS, step = i % SBIT__SEARCH_RATIOS + 1;
+        ratios[unit] = step == 1 ? 0.0 : ratios[unit];
+        ratios[unit] = curves->points[i].score >= level ? sbit__curve_ratio(step) : ratios[unit];
+    }
+}
+
+static sbit_status sbit__search_sensitivity(sbit_search *search, const sbit_options *options,
+                                            double *ratios, sbit_error *error)
+{
+    sbit__curves curves;
+    sbit_search_point point;
+    (void)options;
+    SBIT__TRY(sbit__curves_make(search, ratios, &curves, error));
+    size_t low = 0, high = curves.count; /* levels[low] is met, if any is; from high on none is */
+    while (high - low > 1) {
+        const size_t at = low + (high - low) / 2;
+        sbit__curves_level(&curves, curves.levels[at], ratios);
+        SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
+        *(point.over <= 1.0 ? &low : &high) = at;
+    }
+    if (curves.count > 0) {
+        sbit__curves_level(&curves, curves.levels[low], ratios);
+    }
+    return SBIT_OK;
+}
+
+/* What one step further costs for what it saves, both as if nothing else were pruned. */
+static double sbit__greedy_price(const sbit__curves *curves, size_t unit, size_t step,
+                                 const sbit_search_point *whole)
+{
+    const sbit_search_point *next = &curves->points[unit * SBIT__SEARCH_RATIOS + step];
+    const sbit_search_point *now = step > 0 ? next - 1 : whole;
+    const double lost = now->score - next->score, saved = now->over - next->over;
+    return saved > 0.0 ? (lost > 0.0 ? lost : 0.0) / saved : HUGE_VAL;
+}
+
+static sbit_status sbit__search_greedy(sbit_search *search, const sbit_options *options,
+                                       double *ratios, sbit_error *error)
+{
+    const size_t n = search->unit_count;
+    sbit__curves curves;
+    sbit_search_point whole, point;
+    (void)options;
+    size_t *steps = (size_t *)sbit__arena_array(&search->arena, n + 1, sizeof *steps);
+    if (steps == NULL) {
+        return sbit__fail_oom(error, n * sizeof *steps);
+    }
+    SBIT__TRY(sbit_search_try(search, ratios, true, &whole, error));
+    SBIT__TRY(sbit__curves_make(search, ratios, &curves, error));
+    for (point = whole; point.over > 1.0;) {
+        size_t best = n;
+        double least = HUGE_VAL;
+        for (size_t i = 0; i < n; i++) {
+            const double price = steps[i] < SBIT__SEARCH_RATIOS
+                                     ? sbit__greedy_price(&curves, i, steps[i], &whole)
+                                     : HUGE_VAL;
+            if (steps[i] < SBIT__SEARCH_RATIOS && (best == n || price < least)) {
+                best = i;
+                least = price;
+            }
+        }
+        if (best == n) {
+            break;
+        }
+        ratios[best] = sbit__curve_ratio(++steps[best]);
+        SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
+    }
+    return SBIT_OK;
+}
+
+/* >>netadapt */
+
+static const sbit_key sbit__netadapt_keys[] = {
+    {"NETADAPT.STEP", SBIT_KEY_FLOAT, "0.05", 0.001, 1.0, NULL,
+     "SEARCH netadapt: part of the model that goes in each step"},
+};
+
+/* The least ratio of one unit that leaves at most `over`; false: none does. */
+static sbit_status sbit__netadapt_unit(sbit_search *search, double *ratios, size_t unit, double over,
+                                       bool *found, sbit_error *error)
+{
+    sbit_search_point point;
+    double low = ratios[unit], high = SBIT__SEARCH_MOST;
+    ratios[unit] = high;
+    SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
+    *found = point.over <= over;
+    for (int turn = 0; *found && turn < 6; turn++) {
+        ratios[unit] = 0.5 * (low + high);
+        SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
+        *(point.over > over ? &low : &high) = ratios[unit];
+    }
+    ratios[unit] = high;
+    return SBIT_OK;
+}
+
+/* One step: *moved false if no unit can make it alone. */
+static sbit_status sbit__netadapt_step(sbit_search *search, double *ratios, double over, bool *moved,
+                                       sbit_error *error)
+{
+    size_t best = search->unit_count;
+    double best_score = -HUGE_VAL, best_ratio = 0.0;
+    for (size_t i = 0; i < search->unit_count; i++) {
+        const double was = ratios[i];
+        sbit_search_point point;
+        bool found = false;
+        if (was < SBIT__SEARCH_MOST) {
+            SBIT__TRY(sbit__netadapt_unit(search, ratios, i, over, &found, error));
+        }
+        if (found) {
+            SBIT__TRY(sbit_search_try(search, ratios, true, &point, error));
+            if (best == search->unit_count || point.score > best_score) {
+                best = i;
+                best_score = point.score;
+                best_ratio = ratios[i];
+            }
+        }
+        ratios[i] = was;
+    }
+    *moved = best < search->unit_count;
+    if (*moved) {
+        ratios[best] = best_ratio;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__search_netadapt(sbit_search *search, const sbit_options *options,
+                                         double *ratios, sbit_error *error)
+{
+    sbit_search_point point;
+    double *shape = sbit__search_array(search, search->unit_count, error);
+    if (shape == NULL) {
+        return SBIT_ERR_OUT_OF_MEMORY;
+    }
+    SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
+    const double whole = point.over, step = sbit_options_float(options, "NETADAPT.STEP");
+    while (point.over > 1.0) {
+        const double wanted = point.over - step * whole;
+        bool moved = false;
+        SBIT__TRY(
+            sbit__netadapt_step(search, ratios, wanted > 1.0 ? wanted : 1.0, &moved, error));
+        if (!moved) { /* no unit alone can go so far: all of them do */
+            memcpy(shape, ratios, search->unit_count * sizeof *shape);
+            return sbit__search_onto(search, shape, ratios, error);
+        }
+        SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
+        SBIT__TRY(sbit__search_told(search, (int64_t)(1e3 * (whole - point.over)),
+                                    (int64_t)(1e3 * (whole - 1.0)) + 1, error));
+    }
+    return SBIT_OK;
+}
+
+/* >>annealing */
+
+static const sbit_key sbit__annealing_keys[] = {
+    {"ANNEALING.STEPS", SBIT_KEY_INT, "60", 1, 1e6, NULL, "SEARCH annealing: ratios that are tried"},
+    {"ANNEALING.SEED", SBIT_KEY_INT, "1", 0, 1e9, NULL, "SEARCH annealing: of what is random"},
+    {"ANNEALING.RANGE", SBIT_KEY_FLOAT, "0.35", 0.0, 1.0, NULL,
+     "SEARCH annealing: how far a ratio moves at first"},
+};
+
+typedef struct sbit__sized {
+    int64_t parameters;
+    size_t unit;
+} sbit__sized;
+
+static int sbit__search_by_size(const void *a, const void *b)
+{
+    const sbit__sized *x = (const sbit__sized *)a, *y = (const sbit__sized *)b;
+    return x->parameters != y->parameters ? (x->parameters < y->parameters ? -1 : 1)
+           : x->unit < y->unit            ? -1
+                                          : 1;
+}
+
+/* Random ratios; larger units get larger ones. */
+static sbit_status sbit__annealing_begin(sbit_search *search, sbit_rng *rng, double *shape,
+                                         sbit_error *error)
+{
+    const size_t n = search->unit_count;
+    sbit__sized *order = (sbit__sized *)sbit__arena_array(&search->arena, n + 1, sizeof *order);
+    double *random = sbit__search_array(search, n, error);
+    if (order == NULL || random == NULL) {
+        return sbit__fail_oom(error, n * sizeof *order);
+    }
+    for (size_t i = 0; i < n; i++) {
+        order[i].parameters = sbit_search_unit_at(search, i).parameters;
+        order[i].unit = i;
+        random[i] = (double)sbit_rng_uniform(rng);
+    }
+    qsort(order, n, sizeof *order, sbit__search_by_size);
+    qsort(random, n, sizeof *random, sbit__search_ascending);
+    for (size_t i = 0; i < n; i++) {
+        shape[order[i].unit] = random[i];
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__search_annealing(sbit_search *search, const sbit_options *options,
+                                          double *ratios, sbit_error *error)
+{
+    const size_t n = search->unit_count, bytes = n * sizeof *ratios;
+    const int64_t steps = sbit_options_int(options, "ANNEALING.STEPS");
+    const double range = sbit_options_float(options, "ANNEALING.RANGE");
+    sbit_rng rng = sbit_rng_seed((uint64_t)sbit_options_int(options, "ANNEALING.SEED"));
+    double *shape = sbit__search_array(search, n, error), *now = sbit__search_array(search, n, error);
+    double *tried = sbit__search_array(search, n, error);
+    double score = 0.0, best = -HUGE_VAL;
+    if (shape == NULL || now == NULL || tried == NULL) {
+        return SBIT_ERR_OUT_OF_MEMORY;
+    }
+    SBIT__TRY(sbit__annealing_begin(search, &rng, shape, error));
+    for (int64_t step = 0; step < steps; step++) {
+        /* from 1 to 0.2, as from 100 to 20 degrees */
+        const double heat = pow(0.2, (double)step / (double)steps);
+        sbit_search_point point;
+        SBIT__TRY(sbit__search_onto(search, shape, tried, error));
+        SBIT__TRY(sbit_search_try(search, tried, true, &point, error));
+        const double worse = (score - point.score) / (score != 0.0 ? fabs(score) : 1.0);
+        if (step == 0 || worse <= 0.0 ||
+            (double)sbit_rng_uniform(&rng) < exp(-worse / (0.1 * heat))) {
+            memcpy(now, tried, bytes);
+            score = point.score;
+        }
+        if (step == 0 || (point.over <= 1.0 && point.score > best)) {
+            memcpy(ratios, tried, bytes);
+            best = point.score;
+        }
+        for (size_t i = 0; i < n; i++) {
+            shape[i] = now[i] + range * heat * (2.0 * (double)sbit_rng_uniform(&rng) - 1.0);
+        }
+        SBIT__TRY(sbit__search_told(search, step + 1, steps, error));
+    }
+    return SBIT_OK;
+}
+
+/* >>table */
+
+static const sbit_search_row sbit__search_rows[] = {
+    {{"uniform", "one ratio for all", 0, NULL, 0}, false, sbit__search_uniform},
+    {{"sensitivity", "all lose the same when pruned alone", 0, NULL, 0},
+     true,
+     sbit__search_sensitivity},
+    {{"greedy", "step by step where the least is lost for what is saved", 0, NULL, 0},
+     true,
+     sbit__search_greedy},
+    {{"netadapt", "in steps of the budget, each by the group that bears it best", 0,
+      sbit__netadapt_keys, SBIT__COUNT_OF(sbit__netadapt_keys)},
+     true,
+     sbit__search_netadapt},
+    {{"annealing", "random moves along the budget, worse ones taken ever less (slow)", 0,
+      sbit__annealing_keys, SBIT__COUNT_OF(sbit__annealing_keys)},
+     true,
+     sbit__search_annealing},
+};
+
+SPARSEBIT_API const sbit_search_row *sbit_search_at(size_t index)
+{
+    return index < SBIT__COUNT_OF(sbit__search_rows) ? &sbit__search_rows[index] : NULL;
+}
+
+static const sbit_head *sbit__search_head(size_t index)
+{
+    return (const sbit_head *)sbit_search_at(index); /* the first member */
+}
+
+SBIT__FN const sbit__kind *sbit__kind_search(void)
+{
+    static const sbit__kind kind = {"search", sbit__search_head};
+    return &kind;
+}
+
+SPARSEBIT_API const sbit_search_row *sbit_search_find(const sbit_ctx *ctx, const char *name)
+{
+    return (const sbit_search_row *)(const void *)sbit__row_find(ctx, sbit__kind_search(), name);
+}
+
+SPARSEBIT_API sbit_status sbit_search_register(sbit_ctx *ctx, const sbit_search_row *row,
+                                               sbit_error *error)
+{
+    return sbit__row_register(ctx, sbit__kind_search(), (const sbit_head *)row,
+                              row != NULL && row->run != NULL, error);
+}
+#undef SBIT__SEARCH_MOST
