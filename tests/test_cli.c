@@ -1343,6 +1343,10 @@ TEST(cli_prune)
                  0);
     CHECK_CONTAINS(cli.out, "equal to the masked model");
     CHECK_CONTAINS(cli.out, "reaches the graph's output");
+    static const char list[] = "- {op_types: [Conv2d, Linear], sparsity: 0.5}\n";
+    put_file(TMP "list.yaml", list, sizeof list - 1);
+    CHECK_EQ_I64(RUN("prune %s -c %slist.yaml -o %sp.onnx --force --explain", NET, TMP, TMP), 0);
+    CHECK_CONTAINS(cli.out, "op:Conv");
     CHECK_EQ_I64(RUN("prune %s --ratio 0.5 --repair ridge --data npy:%s -o %sp.onnx --force", NET, DATA,
                      TMP),
                  0);

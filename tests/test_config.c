@@ -427,6 +427,107 @@ TEST(sconfig_takes_type_and_strategy_in_either_order)
     build_end(&b);
 }
 
+/* Lists of NNI and torch: what each of these layers gets. The last entry that matches counts. */
+TEST(lists_of_other_tools_are_read)
+{
+    static const struct {
+        const char *op, *name;
+    } layers[] = {{"Conv", "conv1"}, {"Conv", "blocks.3.conv"}, {"Gemm", "blocks.3.fc"}, {"Gemm", "head"}};
+    static const struct {
+        const char *text;
+        double ratios[4];
+        const char *settings; /* of the last layer: structured, strategy, scope, max, block, n of m */
+    } cases[] = {
+        {"- op_types: [Conv2d]\n  sparsity: 0.5\n- op_names: [conv1]\n  exclude: true\n",
+         {0, 0.5, 0, 0},
+         "1 l1norm 0 0.99 0x0 0:0"},
+        {"- {op_types: [default], sparsity: 0.5}\n- {op_types: [Linear], op_names: [head, conv1], sparsity: 0.25}\n",
+         {0.5, 0.5, 0.5, 0.25},
+         "1 l1norm 0 0.99 0x0 0:0"},
+        {"pruner: FPGMPruner\nconfig_list: [{op_partial_names: [blocks], total_sparsity: 0.4, max_sparsity_per_layer: "
+         "0.8},\n {op_names: [head], sparsity_per_layer: 0.1}]\n",
+         {0, 0.4, 0.4, 0.1},
+         "1 fpgm 0 0.99 0x0 0:0"},
+        {"pruner: LevelPruner\nconfig_list:\n- {op_names_re: ['.*\\.[fc]+$', 'h[^x]ad|none'], sparse_ratio: 0.9, "
+         "max_sparse_ratio: 0.7, exclude_op_types: [Conv2d], granularity: [1, 4], global_group_id: a}\n",
+         {0, 0, 0.7, 0.7},
+         "0 level 1 0.7 1x4 0:0"},
+        {"- op_types: [Conv2d, Linear]\n  exclude_op_names: [head]\n  target_settings: {weight: {sparse_ratio: 0.3, "
+         "granularity: out_channel, align: {module_name: null, target_name: bias, dims: [0]}}}\n",
+         {0.3, 0.3, 0.3, 0},
+         "1 l1norm 0 0.99 0x0 0:0"},
+        {"- {tensor_fqn: conv1.weight, sparsity_level: 0.2}\n- {tensor_fqn: head, sparsity_level: 1.0, "
+         "sparse_block_shape: [1, 4], zeros_per_block: 2}\n",
+         {0.2, 0, 0, 1},
+         "0 l1norm 0 0.99 0x0 2:4"},
+        {"- {tensor_fqn: head, sparsity_level: 0.5, semi_structured_block_size: 8, norm: 2}\n",
+         {0, 0, 0, 0.5},
+         "0 l2norm 0 0.99 0x0 4:8"},
+        {"- {op_names: [head], sparse_threshold: 0.5, granularity: in_channel}\n",
+         {0, 0, 0, 0},
+         "0 l1norm 0 0.99 -1x1 0:0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        build b;
+        sbit_sconfig *config = NULL;
+        build_begin(&b, 17);
+        sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,4");
+        for (size_t k = 0; k < 4; k++) {
+            build_node(&b, layers[k].op, layers[k].name, &x, 1, NULL, 0);
+        }
+        if (!b.failed && CHECK_OK(sconfig_read(b.ctx, cases[i].text, &config, &b.error), b.error)) {
+            sbit_node_id node = sbit_graph_first(b.graph);
+            for (size_t k = 0; k < 4; k++, node = sbit_graph_next(b.graph, node)) {
+                sbit_sparse_settings got;
+                char text[100];
+                CHECK_OK(sbit_sconfig_layer(config, b.graph, node, &got, &b.error), b.error);
+                CHECK_MSG(got.ratio == cases[i].ratios[k] && (got.ratio == 0.0 || got.from[0] != '\0'),
+                          "case %d, %s: ratio %g by '%s'", (int)i, layers[k].name, got.ratio, got.from);
+                snprintf(text, sizeof text, "%d %s %d %g %dx%d %d:%d", (int)got.structured, got.strategy,
+                         (int)got.whole_model, got.max_ratio, (int)got.block[0], (int)got.block[1],
+                         (int)got.n_of_m[0], (int)got.n_of_m[1]);
+                if (k == 3) {
+                    CHECK_STR(text, cases[i].settings);
+                }
+            }
+        }
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
+TEST(mistakes_in_lists_of_other_tools_are_named)
+{
+    static const struct {
+        const char *text, *where, *part;
+    } cases[] = {
+        {"- {op_types: [Conv2d], sparsty: 0.5}\n", "1:24", "unknown key; did you mean"},
+        {"- {op_types: [Conv2d], sparsity: 1.5}\n", "1:34", "must be in 0 to 1"},
+        {"- {op_types: [Conv9d], sparsity: 0.5}\n", "1:3", "'Conv9d' is no module"},
+        {"- {sparsity: 0.5}\n", "1:3", "which layers?"},
+        {"- {op_names: [a]}\n", "1:3", "how much is to go?"},
+        {"- {op_names_re: ['(a|b)'], sparsity: 0.5}\n", "1:3", "groups, counts"},
+        {"- {op_names: [a], sparse_ratio: 0.5, granularity: often}\n", "1:51", "default, out_channel"},
+        {"- {op_names: [a], sparse_ratio: 0.5, granularity: [1, 0]}\n", "1:51", "[rows, columns]"},
+        {"- {op_names: [a], sparse_ratio: 0.5, target_names: [_input_]}\n", "1:3", "only weight and bias"},
+        {"- {op_names: [a], sparse_ratio: 0.5, apply_method: add}\n", "1:52", "'add' is not one of mul"},
+        {"pruner: MagicPruner\nconfig_list: [{op_names: [a], sparsity: 0.5}]\n", "1:9", "no such pruner"},
+        {"prune: LevelPruner\nconfig_list: [{op_names: [a], sparsity: 0.5}]\n", "1:8", "unknown key"},
+        {"config_list: []\n", "1:14", "a list of maps"},
+        {"- 5\n", "1:3", "a list of maps"},
+    };
+    sbit_ctx *ctx = test_ctx();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sbit_sconfig *config = NULL;
+        sbit_error error;
+        CHECK_STATUS(sconfig_read(ctx, cases[i].text, &config, &error), SBIT_ERR_CONFIG, error);
+        CHECK_MSG(strcmp(error.where, cases[i].where) == 0, "case %d: at '%s', wanted '%s': %s",
+                  (int)i, error.where, cases[i].where, error.message);
+        CHECK_CONTAINS(error.message, cases[i].part);
+    }
+    sbit_ctx_destroy(ctx);
+}
+
 TEST(sconfig_errors_name_path_and_place)
 {
     static const struct {

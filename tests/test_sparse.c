@@ -64,6 +64,32 @@ static void two_convs(build *b, const int64_t *pads)
     two_convs_behind(b, build_input(b, "x", SBIT_F32, "N,1,5,5"), pads);
 }
 
+/* Norms 4 1 3 1. */
+TEST(what_scores_less_than_a_threshold_goes)
+{
+    static const struct {
+        const char *keys;
+        int64_t kept;
+    } cases[] = {{"THRESHOLD: 2", 2},       {"THRESHOLD: 1", 4},
+                 {"THRESHOLD: 3.5", 1},     {"THRESHOLD: 3.5, MAX_RATIO: 0.5", 2},
+                 {"THRESHOLD: 0.5, MIN_RATIO: 0.25", 3}, {"THRESHOLD: 2, RATIO: 0.25", 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        build b;
+        sbit_graph *out = NULL;
+        char text[120];
+        build_begin(&b, 18);
+        two_convs(&b, NULL);
+        snprintf(text, sizeof text, "SPARSER: {TYPE: structured, STRATEGY: l1norm, %s}\n", cases[i].keys);
+        sbit_sconfig *config = configure(&b, text);
+        if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+            CHECK_MSG(dim(out, "w1", 0) == cases[i].kept, "%s keeps %d", cases[i].keys, (int)dim(out, "w1", 0));
+        }
+        sbit_graph_destroy(out);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
 TEST(the_smallest_channels_go_ties_by_lower_index)
 {
     build b;

@@ -112,7 +112,9 @@ SPARSEBIT_API const char *sbit_options_string(const sbit_options *options, const
 
 /* >>layer names (quantization and pruning alike). A layer answers to its node name, its weight
  * constant's name without ".weight", and its first output's name; '.', '/' and '_' count as the
- * same; a leading "module." or "model/" may be left out; patterns are globs (* ? [a-z] [!a-z]). */
+ * same; a leading "module." or "model/" may be left out; patterns are globs (* ? [a-z] [!a-z]).
+ * "op:Conv" stands for the operator's type, "re:REGEX" for a regular expression without groups, from
+ * the name's beginning; "!" in front says all others, "&" joins: "op:Gemm&!head*". */
 /* The name shown: weight name without ".weight", else node name, else "Conv_<index>". */
 SPARSEBIT_API void sbit_layer_name(const sbit_graph *graph, sbit_node_id node, char *text,
                                    size_t size);

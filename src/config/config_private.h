@@ -99,6 +99,9 @@ typedef struct sbit__tree {
 typedef struct sbit__tree_kind {
     sbit_status (*init)(sbit__tree *tree, sbit_error *error);      /* fills top and sections */
     sbit_status (*verify_fn)(sbit__tree *tree, sbit_error *error); /* looks at what was read */
+    /* optional: another tool's form as YAML of ours, appended to `out`; nothing: it is ours */
+    sbit_status (*translate_fn)(sbit_ctx *ctx, const sbit_yaml *root, sbit__text *out,
+                                sbit_error *error);
 } sbit__tree_kind;
 
 /* A tree from YAML text or a file. Every section is checked, with the overrides of single layers.
@@ -123,6 +126,9 @@ SBIT__FN void sbit__row_describe(const sbit_ctx *ctx, const sbit__kind *kind, sb
 SBIT__FN sbit_status sbit__section_resolve(sbit__section *section, const sbit_graph *graph,
                                            sbit_node_id node, sbit__arena *arena, sbit_options *out,
                                            sbit_error *error);
+/* The pattern of that override; "": none. */
+SBIT__FN const char *sbit__section_pattern(const sbit__section *section, const sbit_graph *graph,
+                                           sbit_node_id node);
 /* Warns of overrides that matched no layer so far, with the nearest names. */
 SBIT__FN void sbit__section_warn_unmatched(const sbit__section *section, const sbit_graph *graph,
                                            const char *layers);

@@ -87,20 +87,151 @@ SPARSEBIT_API void sbit_layer_name(const sbit_graph *graph, sbit_node_id id, cha
     }
 }
 
-SPARSEBIT_API bool sbit_layer_matches(const sbit_graph *graph, sbit_node_id id, const char *pattern)
+/* >>layer-regex: what op_names_re of other tools is made of: . [] [^] \d \w \s * + ? ^ $ | (not within
+ * groups: there are none), from the beginning of the text. */
+
+/* One atom of [at, end): where the next begins. */
+static const char *sbit__regex_next(const char *at, const char *end)
+{
+    if (*at == '[') {
+        const char *close = at + 1;
+        close += close < end && *close == '^' ? 1 : 0;
+        for (close += close < end ? 1 : 0; close < end && *close != ']';) {
+            close++;
+        }
+        return close < end ? close + 1 : end;
+    }
+    return *at == '\\' && at + 1 < end ? at + 2 : at + 1;
+}
+
+static bool sbit__regex_class(char kind, char c)
+{
+    const bool digit = c >= '0' && c <= '9';
+    const char low = sbit__lower(c);
+    switch (kind) {
+    case 'd':
+        return digit;
+    case 'w':
+        return digit || (low >= 'a' && low <= 'z') || c == '_';
+    case 's':
+        return c == ' ' || c == '\t';
+    default:
+        return kind == c;
+    }
+}
+
+static bool sbit__regex_one(const char *at, const char *next, char c)
+{
+    if (c == '\0') {
+        return false;
+    }
+    if (*at == '\\' && next - at == 2) {
+        return sbit__regex_class(at[1], c);
+    }
+    if (*at != '[') {
+        return *at == '.' || *at == c;
+    }
+    const bool inverted = at[1] == '^';
+    bool in = false;
+    for (const char *i = at + (inverted ? 2 : 1); i < next - 1; i++) {
+        const bool range = i + 2 < next - 1 && i[1] == '-';
+        in = in || (range ? c >= i[0] && c <= i[2] : c == *i);
+        i += range ? 2 : 0;
+    }
+    return in != inverted;
+}
+
+/* The atoms up to `end` match what `text` begins with. */
+static bool sbit__regex_here(const char *at, const char *end, const char *text)
+{
+    for (; at < end;) {
+        const char *next = sbit__regex_next(at, end);
+        const char how = next < end ? *next : '\0';
+        if (*at == '$' && next == end) {
+            return *text == '\0';
+        }
+        if (how == '*' || how == '+' || how == '?') {
+            const int least = how == '+' ? 1 : 0;
+            int n = 0; /* as many as there are, then fewer */
+            while ((how != '?' || n < 1) && sbit__regex_one(at, next, text[n])) {
+                n++;
+            }
+            for (; n >= least; n--) {
+                if (sbit__regex_here(next + 1, end, text + n)) {
+                    return true;
+                }
+            }
+            return false;
+        }
+        if (!sbit__regex_one(at, next, *text)) {
+            return false;
+        }
+        text++;
+        at = next;
+    }
+    return true;
+}
+
+static bool sbit__regex_matches(const char *pattern, const char *text)
+{
+    for (const char *at = pattern;; at++) {
+        const char *end = at;
+        while (*end != '\0' && *end != '|') {
+            end = sbit__regex_next(end, pattern + strlen(pattern));
+        }
+        if (sbit__regex_here(at + (*at == '^' ? 1 : 0), end, text)) {
+            return true;
+        }
+        if (*end == '\0') {
+            return false;
+        }
+        at = end;
+    }
+}
+
+/* One term of a pattern: a glob, "op:GLOB" or "re:REGEX". */
+static bool sbit__layer_term(const sbit_graph *graph, sbit_node_id id, const char *term)
 {
     char name[SBIT__LAYER_NAME_BYTES];
     const sbit_node *node = sbit_graph_node(graph, id);
-    sbit_layer_name(graph, id, name, sizeof name);
-    if (sbit__layer_same(pattern, name) || sbit__layer_same(pattern, node->name)) {
-        return true;
-    }
     const sbit_value_info *weight = sbit__layer_weight(graph, node);
-    if (weight != NULL && sbit__layer_same(pattern, weight->name)) {
-        return true;
-    }
     const bool has_output = node->output_count > 0 && node->outputs[0].idx != 0;
-    return has_output && sbit__layer_same(pattern, sbit_graph_value(graph, node->outputs[0])->name);
+    if (strncmp(term, "op:", 3) == 0) {
+        return sbit__fnmatch(term + 3, node->op_type);
+    }
+    sbit_layer_name(graph, id, name, sizeof name);
+    const char *const names[4] = {
+        name, node->name, weight != NULL ? weight->name : NULL,
+        has_output ? sbit_graph_value(graph, node->outputs[0])->name : NULL};
+    for (size_t i = 0; i < SBIT__COUNT_OF(names); i++) {
+        if (strncmp(term, "re:", 3) == 0
+                ? names[i] != NULL && sbit__regex_matches(term + 3, names[i])
+                : sbit__layer_same(term, names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+SPARSEBIT_API bool sbit_layer_matches(const sbit_graph *graph, sbit_node_id id, const char *pattern)
+{
+    char term[SBIT__LAYER_NAME_BYTES];
+    for (const char *at = pattern;; at++) {
+        const size_t size = strcspn(at, "&");
+        const bool inverted = *at == '!';
+        if (size >= sizeof term) {
+            return false;
+        }
+        memcpy(term, at, size);
+        term[size] = '\0';
+        if (sbit__layer_term(graph, id, term + (inverted ? 1 : 0)) == inverted) {
+            return false;
+        }
+        at += size;
+        if (*at == '\0') {
+            return true;
+        }
+    }
 }
 
 SPARSEBIT_API void sbit_layer_suggest(const sbit_graph *graph, const char *pattern, char *text,

@@ -122,6 +122,17 @@ SBIT__FN sbit_status sbit__section_resolve(sbit__section *section, const sbit_gr
     return sbit__specific_apply(arena, section, specific, out, error);
 }
 
+SBIT__FN const char *sbit__section_pattern(const sbit__section *section, const sbit_graph *graph,
+                                           sbit_node_id node)
+{
+    for (size_t i = 0; i < section->specific_count; i++) {
+        if (sbit_layer_matches(graph, node, section->specific[i].pattern)) {
+            return section->specific[i].pattern;
+        }
+    }
+    return "";
+}
+
 SBIT__FN void sbit__section_warn_unmatched(const sbit__section *section, const sbit_graph *graph,
                                            const char *layers)
 {
@@ -189,11 +200,29 @@ static sbit_status sbit__tree_read_root(sbit__tree *tree, const sbit_yaml *root,
     return sbit__options_read(&tree->arena, &tree->top, &rest, "", error);
 }
 
-static sbit_status sbit__tree_read(sbit__tree *tree, const char *text, size_t size,
-                                   sbit_error *error)
+/* The root; of the translation, where the text is another tool's. */
+static sbit_status sbit__tree_root(sbit__tree *tree, const sbit__tree_kind *kind, const char *text,
+                                   size_t size, const sbit_yaml **root, sbit_error *error)
+{
+    sbit__text ours;
+    SBIT__TRY(sbit__tree_parse(tree, text, size, root, error));
+    if (kind->translate_fn == NULL) {
+        return SBIT_OK;
+    }
+    sbit__text_init(&ours, sbit_ctx_allocator(tree->ctx));
+    sbit_status status = kind->translate_fn(tree->ctx, *root, &ours, error);
+    if (status == SBIT_OK && ours.size > 0) {
+        status = sbit__tree_parse(tree, ours.data, ours.size, root, error);
+    }
+    sbit__text_deinit(&ours);
+    return status;
+}
+
+static sbit_status sbit__tree_read(sbit__tree *tree, const sbit__tree_kind *kind, const char *text,
+                                   size_t size, sbit_error *error)
 {
     const sbit_yaml *root = NULL;
-    SBIT__TRY(sbit__tree_parse(tree, text, size, &root, error));
+    SBIT__TRY(sbit__tree_root(tree, kind, text, size, &root, error));
     SBIT__TRY(sbit__tree_read_root(tree, root, error));
     for (size_t i = 0; i < tree->section_count; i++) {
         SBIT__TRY(sbit__section_check(tree, &tree->sections[i], error));
@@ -220,7 +249,7 @@ SBIT__FN sbit_status sbit__tree_make(sbit_ctx *ctx, const sbit__tree_kind *kind,
     sbit__arena_init(&tree->arena, sbit_ctx_allocator(ctx));
     sbit_status status = kind->init(tree, error);
     if (status == SBIT_OK) {
-        status = sbit__tree_read(tree, text, size, error);
+        status = sbit__tree_read(tree, kind, text, size, error);
     }
     if (status == SBIT_OK) {
         status = kind->verify_fn(tree, error);

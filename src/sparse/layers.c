@@ -67,6 +67,10 @@ static sbit_status sbit__sparse_layer_make(sbit_sparse *sparse, sbit_sconfig *co
     sbit_layer_name(sparse->graph, member->node, layer->name, sizeof layer->name);
     SBIT__TRY(sbit__sconfig_resolve(config, sparse->graph, member->node, &sparse->arena,
                                     &layer->options, &layer->settings, error));
+    layer->settings.from = sbit__arena_printf(&sparse->arena, "%s", layer->settings.from);
+    if (layer->settings.from == NULL) {
+        return sbit__fail_oom(error, 1);
+    }
     layer->target = layer->settings.ratio;
     layer->spared =
         layer->target == 0.0 && sbit_options_find(&layer->options, "RATIO")->is_set;
@@ -132,7 +136,7 @@ SBIT__FN void sbit__layers_free(sbit_sparse *sparse)
 
 SBIT__FN bool sbit__sparse_layer_active(const sbit__sparse_layer *layer)
 {
-    return layer->settings.ratio > 0.0 ||
+    return layer->settings.ratio > 0.0 || layer->settings.threshold > 0.0 ||
            (!layer->settings.structured &&
             (layer->settings.n_of_m[1] > 0 || layer->settings.diagonal > 0));
 }
@@ -171,6 +175,22 @@ static sbit_status sbit__sparse_layer_open(sbit_sparse *sparse, sbit__sparse_lay
     return SBIT_OK;
 }
 
+/* THRESHOLD as a ratio, which gives the same count. */
+static void sbit__sparse_layer_threshold(sbit__sparse_layer *layer)
+{
+    sbit_sparse_settings *settings = &layer->settings;
+    int64_t below = 0;
+    for (int64_t i = 0; i < layer->units.count; i++) {
+        below += layer->scores[i] < settings->threshold ? 1 : 0;
+    }
+    if (settings->threshold > 0.0 && layer->units.count > 0) {
+        const double ratio = (double)below / (double)layer->units.count;
+        settings->ratio = ratio < settings->min_ratio   ? settings->min_ratio
+                          : ratio > settings->max_ratio ? settings->max_ratio
+                                                        : ratio;
+    }
+}
+
 SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *feed,
                                         sbit_error *error)
 {
@@ -199,6 +219,7 @@ SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *fe
             layer->row->score(layer->state, &layer->call, layer->scores, error);
         sbit__sparse_layer_forget(sparse, layer);
         SBIT__TRY(status);
+        sbit__sparse_layer_threshold(layer);
     }
     return SBIT_OK;
 }

@@ -25,7 +25,11 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
     {"RATIO", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "part of every layer to prune"},
     {"SCOPE", SBIT_KEY_CHOICE, "layer", 0, 0, "layer|model",
      "what is ranked together: RATIO of every layer, or of all of them"},
-    {"MAX_RATIO", SBIT_KEY_FLOAT, "0.99", 0.0, 1.0, NULL, "SCOPE model: of one layer at most"},
+    {"MAX_RATIO", SBIT_KEY_FLOAT, "0.99", 0.0, 1.0, NULL,
+     "SCOPE model, THRESHOLD: of one layer at most"},
+    {"MIN_RATIO", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "THRESHOLD: of one layer at least"},
+    {"THRESHOLD", SBIT_KEY_FLOAT, "0.0", 0.0, 1e30, NULL,
+     "what scores less goes, in place of RATIO; 0: RATIO"},
     {"PRUNE_BIAS", SBIT_KEY_BOOL, "true", 0, 0, NULL,
      "pruned channels are 0; false: what their biases make of them goes into the next layers"},
     {"MIN_KEPT", SBIT_KEY_INT, "1", 1, 1e9, NULL, "channels that every layer keeps at least"},
@@ -207,7 +211,8 @@ static sbit_status sbit__sconfig_verify(sbit__tree *tree, sbit_error *error)
     return SBIT_OK;
 }
 
-static const sbit__tree_kind sbit__sconfig_kind = {sbit__sconfig_init, sbit__sconfig_verify};
+static const sbit__tree_kind sbit__sconfig_kind = {sbit__sconfig_init, sbit__sconfig_verify,
+                                                    sbit__nni_translate};
 
 static sbit_sconfig *sbit__sconfig_of(sbit__tree *tree)
 {
@@ -277,6 +282,9 @@ SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_grap
     out->ratio = sbit_options_float(options, "RATIO");
     out->whole_model = sbit__streq(sbit_options_string(options, "SCOPE"), "model");
     out->max_ratio = sbit_options_float(options, "MAX_RATIO");
+    out->min_ratio = sbit_options_float(options, "MIN_RATIO");
+    out->threshold = sbit_options_float(options, "THRESHOLD");
+    out->from = sbit__section_pattern(&config->tree.sections[0], graph, node);
     out->prune_bias = sbit_options_bool(options, "PRUNE_BIAS");
     out->diagonal = sbit_options_int(options, "DIAGONAL");
     out->repair = sbit__sconfig_repair(sbit_options_string(options, "REPAIR"));

@@ -10,6 +10,7 @@
  *       SCOPE: layer            # model: layers are ranked together, as many go as their ratios add
  *                               # up to, of each MAX_RATIO at most
  *       PRUNE_BIAS: true        # false: what biases make of pruned channels is folded
+ *       THRESHOLD: 0.0          # what scores less goes, in place of RATIO
  *       MIN_KEPT: 1             # channels of a layer that stay
  *       ALIGN: 1                # channels kept are a multiple of it
  *       BLOCK: 1x4              # elements in blocks of rows x columns
@@ -25,6 +26,10 @@
  * Sparsers have keys of their own (ACTIVATION, FPGM.P ...): `sparsebit strategies`.
  *
  * TYPE and STRATEGY may stand the other way round, as Sparsebit's own documents have them.
+ *
+ * Lists of entries are read too: NNI's config_list of all its versions, torch.ao.pruning's
+ * {tensor_fqn: ...}; with what these have in code as {pruner: L1FilterPruner, config_list: [...]}.
+ * The last entry that matches a layer is the one that counts.
  */
 #ifndef SBIT_SCONFIG_API_H
 #define SBIT_SCONFIG_API_H
@@ -66,6 +71,9 @@ typedef struct sbit_sparse_settings {
     double ratio;         /* part to prune, 0 to 1 */
     bool whole_model;     /* all such layers are ranked together ... */
     double max_ratio;     /* ... and no one loses more than this part */
+    double threshold;     /* what scores less goes ... */
+    double min_ratio;     /* ... at least this part, and at most max_ratio; 0: ratio says how much */
+    const char *from;     /* pattern of SPECIFIC that matched first; "": none */
     bool prune_bias;      /* pruned channels are 0; else biases stay and are folded */
     uint32_t repair;      /* of SBIT_REPAIR_* */
     int64_t min_kept, align;

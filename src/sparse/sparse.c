@@ -506,6 +506,25 @@ SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *conf
     return status;
 }
 
+/* >>layers */
+
+SPARSEBIT_API size_t sbit_sparse_layer_count(const sbit_sparse *sparse)
+{
+    return sparse->layer_count;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_layer_at(const sbit_sparse *sparse, size_t index,
+                                               sbit_sparse_layer *out)
+{
+    if (index >= sparse->layer_count) {
+        return SBIT_ERR_NOT_FOUND;
+    }
+    out->name = sparse->layers[index].name;
+    out->node = sparse->labeler.members[sparse->layers[index].member].node;
+    out->settings = sparse->layers[index].settings;
+    return SBIT_OK;
+}
+
 /* >>groups */
 
 SPARSEBIT_API size_t sbit_sparse_group_count(const sbit_sparse *sparse)

@@ -138,6 +138,16 @@ SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const cha
 SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *config,
                                      const sbit_feed *feed, sbit_graph **out, sbit_error *error);
 
+/* >>layers: weights that are scored. */
+typedef struct sbit_sparse_layer {
+    const char *name;              /* borrowed, as all of it */
+    sbit_node_id node;             /* of sbit_sparse_graph */
+    sbit_sparse_settings settings; /* ratio: as it is at present */
+} sbit_sparse_layer;
+SPARSEBIT_API size_t sbit_sparse_layer_count(const sbit_sparse *sparse);
+SPARSEBIT_API sbit_status sbit_sparse_layer_at(const sbit_sparse *sparse, size_t index,
+                                               sbit_sparse_layer *out);
+
 /* >>groups: what is chosen among; channels that the same layers make. */
 typedef struct sbit_sparse_group {
     const char *layers;     /* "conv1, conv3": shown names of those that make the channels */

@@ -426,6 +426,9 @@ SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked
                                          sbit_graph *shrunk, const sbit_feed *feed,
                                          sbit_error *error);
 
+/* sconfig_nni.c: our YAML of a list of entries; nothing if it is none. */
+SBIT__FN sbit_status sbit__nni_translate(sbit_ctx *ctx, const sbit_yaml *root, sbit__text *out,
+                                         sbit_error *error);
 /* sconfig.c: the options of no single layer */
 SBIT__FN const sbit_options *sbit__sconfig_options(const sbit_sconfig *config);
 /* the settings of a layer, with its options in the arena */

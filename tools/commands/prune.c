@@ -304,9 +304,37 @@ static double cli_prune_part(double after, double before)
     return before > 0.0 ? after / before : 1.0;
 }
 
+/* Which entry of the configuration every layer got. */
+static int cli_prune_layers(const cli_pruning *p)
+{
+    cli_table table;
+    cli_table_begin(&table, "<<<><");
+    cli_table_cell(&table, "layer");
+    cli_table_cell(&table, "operator");
+    cli_table_cell(&table, "scored by");
+    cli_table_cell(&table, "ratio");
+    cli_table_cell(&table, "entry of SPECIFIC");
+    for (size_t i = 0; i < sbit_sparse_layer_count(p->sparse); i++) {
+        sbit_sparse_layer layer;
+        if (sbit_sparse_layer_at(p->sparse, i, &layer) == SBIT_OK) {
+            cli_table_cell(&table, "%s", layer.name);
+            cli_table_cell(&table, "%s",
+                           sbit_graph_node(sbit_sparse_graph(p->sparse), layer.node)->op_type);
+            cli_table_cell(&table, "%s%s", layer.settings.strategy,
+                           layer.settings.structured ? "" : ", elements");
+            cli_table_cell(&table, "%.3g", layer.settings.ratio);
+            cli_table_cell(&table, "%s", layer.settings.from);
+        }
+    }
+    CLI_TRY(cli_table_print(&table, stdout));
+    printf("\n");
+    return CLI_OK;
+}
+
 static int cli_prune_explain(const cli_pruning *p)
 {
     cli_table table;
+    CLI_TRY(cli_prune_layers(p));
     cli_table_begin(&table, "<>><");
     cli_table_cell(&table, "channels of");
     cli_table_cell(&table, "had");
