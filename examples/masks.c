@@ -132,6 +132,25 @@ static int by_hand(sbit_sparse *sparse, sbit_error *error)
     return mask.kept != 7 * 27 || sbit_sparse_export_onnx(sparse, "masked.onnx", NULL, error);
 }
 
+/* Zeros among the weights of the first layer, with masks or without. */
+static int zeros(sbit_sparse *sparse, bool on, sbit_error *error)
+{
+    sbit_graph *graph = NULL;
+    int count = 0;
+    sbit_sparse_switch_masks(sparse, on);
+    if (sbit_sparse_masked(sparse, &graph, error)) {
+        return -1;
+    }
+    const sbit_value_id id = sbit_graph_find_value(graph, "first.weight");
+    const sbit_tensor *w = &sbit_graph_value(graph, id)->constant;
+    for (int64_t i = 0; i < sbit_tensor_count(w); i++) {
+        count += ((const float *)w->data)[i] == 0.0f;
+    }
+    sbit_graph_destroy(graph);
+    sbit_sparse_switch_masks(sparse, true);
+    return count;
+}
+
 int main(void)
 {
     static const char yaml[] = "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, RATIO: 0.8, "
@@ -147,7 +166,8 @@ int main(void)
                        sbit_sconfig_read(ctx, yaml, strlen(yaml), &config, &error) ||
                        show_settings(config, graph, &error) ||
                        sbit_sparse_create(graph, config, &sparse, &error) ||
-                       step_by_step(sparse, &error) || by_hand(sparse, &error);
+                       step_by_step(sparse, &error) || by_hand(sparse, &error) ||
+                       zeros(sparse, true, &error) < 27 || zeros(sparse, false, &error) != 0;
     printf("%s\n", failed ? error.message : "wrote masked.onnx");
     sbit_sparse_destroy(sparse);
     sbit_sconfig_destroy(config);

@@ -1362,6 +1362,16 @@ TEST(cli_prune)
     CHECK_FAILS(1, "is not one of", "prune %s --macs 0.8x --search luck -o %sp.onnx --force", NET, TMP);
     CHECK_FAILS(2, "needs --latency", "prune %s --macs 0.8x --latency-table %st.json -o %sp.onnx --force", NET, TMP,
                 TMP);
+    /* masks written are masks read: the same model */
+    CHECK_EQ_I64(RUN("prune %s --ratio 0.5 --save-masks %sm.npz -o %sp.onnx --force", NET, TMP, TMP), 0);
+    CHECK_EQ_I64(RUN("prune %s --masks %sm.npz --save-masks %sm.json --strict -o %sq.onnx --force", NET, TMP, TMP, TMP), 0);
+    size_t sizes[2] = {0, 0};
+    unsigned char *files[2] = {test_read_file(TMP "p.onnx", &sizes[0]), test_read_file(TMP "q.onnx", &sizes[1])};
+    CHECK(files[0] != NULL && files[1] != NULL && sizes[0] == sizes[1] && memcmp(files[0], files[1], sizes[0]) == 0);
+    free(files[0]);
+    free(files[1]);
+    CHECK_EQ_I64(RUN("prune %s --ratio 0.1 --start-masks %sm.npz -o %sq.onnx --force", NET, TMP, TMP), 0);
+    CHECK_FAILS(1, "no .npz archive", "prune %s --masks %sm.json -o %sq.onnx --force", NET, TMP, TMP);
     remove(TMP "times.json");
     for (int turn = 0; turn < 2; turn++) { /* measured, then read */
         CHECK_EQ_I64(RUN("prune %s --latency 1x --latency-table %stimes.json -o %sp.onnx --force --json", NET,

@@ -64,6 +64,62 @@ static void two_convs(build *b, const int64_t *pads)
     two_convs_behind(b, build_input(b, "x", SBIT_F32, "N,1,5,5"), pads);
 }
 
+/* Norms 4 1 3 1, of which the third is pruned before: it goes besides the one that the ratio wants. */
+TEST(masks_to_begin_with_stay)
+{
+    const uint8_t third[] = {1, 1, 0, 1};
+    for (int by_layer = 0; by_layer < 2; by_layer++) {
+        build b;
+        sbit_sparse *sparse = NULL;
+        sbit_graph *out = NULL;
+        sbit_mask mask;
+        build_begin(&b, 18);
+        two_convs(&b, NULL);
+        sbit_sconfig *config =
+            configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, SPECIFIC: [{second: [RATIO, 0]}]}\n");
+        if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+            CHECK_OK(sbit_sparse_start_mask(sparse, "w1", third, 4, &b.error), b.error);
+            CHECK_STATUS(sbit_sparse_start_mask(sparse, "w9", third, 4, &b.error), SBIT_ERR_NOT_FOUND, b.error);
+            CHECK_STATUS(sbit_sparse_start_mask(sparse, "w1", third, 3, &b.error), SBIT_ERR_SHAPE, b.error);
+            CHECK_OK(by_layer ? sbit_sparse_calc_params(sparse, NULL, &b.error)
+                              : sbit_sparse_select(sparse, NULL, &b.error),
+                     b.error); /* norms 4 1 0 1: the third and the second */
+            CHECK_OK(sbit_sparse_mask(sparse, 0, &mask), b.error);
+            CHECK(mask.keep[0] == 1 && mask.keep[1] == 0 && mask.keep[2] == 0 && mask.keep[3] == 1);
+            CHECK_OK(sbit_sparse_check_cut(sparse, &b.error), b.error);
+            sbit_sparse_switch_masks(sparse, false);
+            CHECK_OK(sbit_sparse_masked(sparse, &out, &b.error), b.error);
+            CHECK_NEAR(number(out, "w1", 2), 3, 0);
+            sbit_graph_destroy(out);
+            sbit_sparse_switch_masks(sparse, true);
+            CHECK_OK(sbit_sparse_masked(sparse, &out, &b.error), b.error);
+            CHECK_NEAR(number(out, "w1", 2), 0, 0);
+            sbit_graph_destroy(out);
+        }
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
+TEST(what_no_cut_removes_is_listed)
+{
+    const uint8_t first_row[] = {0, 0, 0, 0, 1, 1, 1, 1};
+    build b;
+    sbit_sparse *sparse = NULL;
+    build_begin(&b, 18);
+    two_convs(&b, NULL);
+    sbit_sconfig *config = configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm}\n");
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+        CHECK_OK(sbit_sparse_set_mask(sparse, "w2", first_row, 8, &b.error), b.error);
+        CHECK_STATUS(sbit_sparse_check_cut(sparse, &b.error), SBIT_ERR_STATE, b.error);
+        CHECK(strstr(b.error.message, "in: second") != NULL);
+    }
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
 /* Norms 4 1 3 1. */
 TEST(what_scores_less_than_a_threshold_goes)
 {

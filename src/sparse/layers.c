@@ -26,14 +26,16 @@ static const float *sbit__sparse_layer_gamma(const sbit_graph *graph, const sbit
                : NULL;
 }
 
+/* As float32; what was pruned before is 0. */
 static sbit_status sbit__sparse_layer_weight(sbit_sparse *sparse, sbit__sparse_layer *layer,
                                              const sbit_tensor *weight, sbit_error *error)
 {
+    const uint8_t *start = sparse->start[sparse->labeler.members[layer->member].value.idx];
     if (layer->owns_weight) {
         sbit_tensor_free(sparse->ctx, &layer->weight);
         layer->owns_weight = false;
     }
-    if (weight->dtype == SBIT_F32) {
+    if (weight->dtype == SBIT_F32 && start == NULL) {
         layer->weight = *weight;
         return SBIT_OK;
     }
@@ -42,6 +44,10 @@ static sbit_status sbit__sparse_layer_weight(sbit_sparse *sparse, sbit__sparse_l
     layer->owns_weight = true;
     sbit__convert(weight->dtype, weight->data, SBIT_F32, layer->weight.data,
                   sbit_tensor_count(weight));
+    for (int64_t i = 0; start != NULL && i < sbit_tensor_count(weight); i++) {
+        float *w = (float *)layer->weight.data;
+        w[i] = start[i] != 0 ? w[i] : 0.0f;
+    }
     return SBIT_OK;
 }
 

@@ -265,8 +265,25 @@ SBIT__FN sbit_status sbit__masks_by_class(sbit_sparse *sparse, sbit_error *error
     return SBIT_OK;
 }
 
-static bool sbit__mask_is_empty(const sbit_sparse *sparse, const sbit__member *member,
-                                int64_t index)
+SBIT__FN sbit_status sbit__masks_start(sbit_sparse *sparse, sbit_error *error)
+{
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
+        sbit_value_id id;
+        uint8_t *keep = NULL;
+        id.idx = v;
+        if (sparse->start[v] != NULL) {
+            SBIT__TRY(sbit__mask_of(sparse, id, &keep, error));
+            const int64_t n = sbit_tensor_count(&sbit_graph_value(sparse->graph, id)->constant);
+            for (int64_t i = 0; i < n; i++) {
+                keep[i] = sparse->start[v][i] != 0 ? keep[i] : 0;
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN bool sbit__mask_is_empty(const sbit_sparse *sparse, const sbit__member *member,
+                                  int64_t index)
 {
     const sbit_tensor *tensor = &sbit_graph_value(sparse->graph, member->value)->constant;
     const sbit_parts parts = sbit_parts_of(tensor, member->axis, 0);
@@ -308,7 +325,7 @@ SBIT__FN sbit_status sbit__masks_apply(const sbit_sparse *sparse, sbit_graph *gr
         sbit_tensor copy;
         bool all = true;
         id.idx = v;
-        if (keep == NULL) {
+        if (keep == NULL || sparse->masks_off) {
             continue;
         }
         const sbit_tensor *constant = &sbit_graph_value(graph, id)->constant;

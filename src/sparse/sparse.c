@@ -38,13 +38,14 @@ static sbit_status sbit__sparse_arrays(sbit_sparse *sparse, sbit_error *error)
     const size_t groups = (size_t)sparse->groups.group_count + 1;
     sbit__arena *arena = &sparse->arena;
     sparse->keep = (uint8_t **)sbit__arena_array(arena, values, sizeof(uint8_t *));
+    sparse->start = (uint8_t **)sbit__arena_array(arena, values, sizeof(uint8_t *));
     sparse->was = (sbit_tensor *)sbit__arena_array(arena, values, sizeof(sbit_tensor));
     sparse->in_original = (bool *)sbit__arena_array(arena, values, sizeof(bool));
     sparse->marks = (bool *)sbit__arena_array(arena, values, sizeof(bool));
     sparse->removed = (bool *)sbit__arena_array(arena, classes, sizeof(bool));
     sparse->kept_why = (const char **)sbit__arena_array(arena, classes, sizeof(char *));
     sparse->group_names = (const char **)sbit__arena_array(arena, groups, sizeof(char *));
-    if (sparse->keep == NULL || sparse->was == NULL || sparse->in_original == NULL ||
+    if (sparse->keep == NULL || sparse->start == NULL || sparse->was == NULL || sparse->in_original == NULL ||
         sparse->marks == NULL || sparse->removed == NULL || sparse->kept_why == NULL ||
         sparse->group_names == NULL) {
         return sbit__fail_oom(error, values * sizeof(uint8_t *));
@@ -231,6 +232,7 @@ SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbi
     sbit__masks_clear(sparse);
     sparse->masks_fit = false;
     SBIT__TRY(sbit__masks_by_layer(sparse, true, error));
+    SBIT__TRY(sbit__masks_start(sparse, error));
     return sbit__layers_update(sparse, feed, error);
 }
 
@@ -275,6 +277,7 @@ static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error
     SBIT__TRY(sbit__select_classes(sparse, error));
     SBIT__TRY(sbit__masks_by_layer(sparse, false, error));
     SBIT__TRY(sbit__masks_by_class(sparse, error));
+    SBIT__TRY(sbit__masks_start(sparse, error));
     if (!sbit__sparse_removes(sparse)) {
         return SBIT_OK;
     }
@@ -377,11 +380,9 @@ SPARSEBIT_API sbit_status sbit_sparse_mask(const sbit_sparse *sparse, size_t ind
     return SBIT_ERR_NOT_FOUND;
 }
 
-SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *name,
-                                               const uint8_t *keep, int64_t count,
-                                               sbit_error *error)
+static sbit_status sbit__sparse_put_mask(sbit_sparse *sparse, uint8_t **masks, const char *name,
+                                         const uint8_t *keep, int64_t count, sbit_error *error)
 {
-    uint8_t *mask = NULL;
     if (name == NULL || keep == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "name or keep is NULL");
     }
@@ -394,12 +395,70 @@ SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *
         return sbit__fail(error, SBIT_ERR_SHAPE, name, "a mask of %lld for '%s', which has %lld",
                           (long long)count, name, (long long)elements);
     }
-    SBIT__TRY(sbit__mask_of(sparse, id, &mask, error));
-    for (int64_t i = 0; i < count; i++) {
-        mask[i] = keep[i] != 0 ? 1 : 0;
+    if (masks[id.idx] == NULL) {
+        masks[id.idx] = (uint8_t *)sbit__arena_alloc(&sparse->arena, (size_t)count + 1);
     }
-    sparse->masks_fit = false;
+    if (masks[id.idx] == NULL) {
+        return sbit__fail_oom(error, (size_t)count);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        masks[id.idx][i] = keep[i] != 0 ? 1 : 0;
+    }
     return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *name,
+                                               const uint8_t *keep, int64_t count,
+                                               sbit_error *error)
+{
+    sparse->masks_fit = false;
+    return sbit__sparse_put_mask(sparse, sparse->keep, name, keep, count, error);
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_start_mask(sbit_sparse *sparse, const char *name,
+                                                 const uint8_t *keep, int64_t count,
+                                                 sbit_error *error)
+{
+    return sbit__sparse_put_mask(sparse, sparse->start, name, keep, count, error);
+}
+
+SPARSEBIT_API void sbit_sparse_switch_masks(sbit_sparse *sparse, bool on)
+{
+    sparse->masks_off = !on;
+}
+
+/* The layer has a masked row that stays. */
+static bool sbit__sparse_is_uncut(const sbit_sparse *sparse, const sbit__sparse_layer *layer)
+{
+    const sbit__member *member = &sparse->labeler.members[layer->member];
+    for (int64_t r = 0; r < member->count; r++) {
+        if (sbit__mask_is_empty(sparse, member, r) &&
+            !sbit__class_is_removed(sparse, member->labels[r])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_check_cut(sbit_sparse *sparse, sbit_error *error)
+{
+    sbit__text text;
+    sbit_graph *out = NULL;
+    SBIT__TRY(sbit_sparse_shrink(sparse, NULL, &out, error)); /* says which can go */
+    sbit_graph_destroy(out);
+    sbit__text_init(&text, sbit_ctx_allocator(sparse->ctx));
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        if (sbit__sparse_is_uncut(sparse, &sparse->layers[i])) {
+            sbit__text_printf(&text, "%s%s", text.size > 0 ? ", " : "", sparse->layers[i].name);
+        }
+    }
+    const sbit_status status =
+        text.failed      ? sbit__fail_oom(error, text.size)
+        : text.size == 0 ? SBIT_OK
+                         : sbit__fail(error, SBIT_ERR_STATE, NULL,
+                                      "masked rows stay, as zeros, in: %s", text.data);
+    sbit__text_deinit(&text);
+    return status;
 }
 
 /* >>results */

@@ -115,6 +115,15 @@ SPARSEBIT_API sbit_status sbit_sparse_mask(const sbit_sparse *sparse, size_t ind
 SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *name,
                                                const uint8_t *keep, int64_t count,
                                                sbit_error *error);
+/* A mask to begin with: what it prunes counts as zero when layers are scored, and stays pruned in
+ * every mask that is made from then on, besides what the ratios ask for. As sbit_sparse_set_mask. */
+SPARSEBIT_API sbit_status sbit_sparse_start_mask(sbit_sparse *sparse, const char *name,
+                                                 const uint8_t *keep, int64_t count,
+                                                 sbit_error *error);
+/* Masks do nothing while they are off: sbit_sparse_masked then gives the model as it was. */
+SPARSEBIT_API void sbit_sparse_switch_masks(sbit_sparse *sparse, bool on);
+/* STATE with the names of all layers that have masked rows which no cut removes; they stay, as zeros. */
+SPARSEBIT_API sbit_status sbit_sparse_check_cut(sbit_sparse *sparse, sbit_error *error);
 
 /* >>results. Free with sbit_graph_destroy before the sparse. */
 /* The graph with what is pruned set to zero, shapes as they were. */

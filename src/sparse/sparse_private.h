@@ -246,6 +246,8 @@ struct sbit_sparse {
     size_t layer_count;
     sbit_tensor *was;      /* by value: before a sparser or a repair changed it; no data: as it is */
     uint8_t **keep;        /* by value; NULL: all kept; in the arena */
+    uint8_t **start;       /* likewise: what was pruned before */
+    bool masks_off;
     bool *marks;           /* by value: memory for sbit__graph_mark_back */
     bool *removed;         /* by class */
     bool masks_fit;        /* masks are those of select: all removed classes can go ... */
@@ -305,8 +307,13 @@ SBIT__FN void sbit__masks_clear(sbit_sparse *sparse);
 SBIT__FN sbit_status sbit__mask_of(sbit_sparse *sparse, sbit_value_id value, uint8_t **keep,
                                    sbit_error *error);
 SBIT__FN sbit_status sbit__masks_by_layer(sbit_sparse *sparse, bool channels, sbit_error *error);
+/* What was pruned before stays so. */
+SBIT__FN sbit_status sbit__masks_start(sbit_sparse *sparse, sbit_error *error);
 /* Masks of all that makes the removed classes. */
 SBIT__FN sbit_status sbit__masks_by_class(sbit_sparse *sparse, sbit_error *error);
+/* Index `index` of the member is masked, all of it. */
+SBIT__FN bool sbit__mask_is_empty(const sbit_sparse *sparse, const sbit__member *member,
+                                  int64_t index);
 /* Marks the classes that are masked everywhere, and can go, as removed. */
 SBIT__FN void sbit__masks_to_classes(sbit_sparse *sparse);
 SBIT__FN sbit_status sbit__masks_apply(const sbit_sparse *sparse, sbit_graph *graph,

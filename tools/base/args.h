@@ -32,7 +32,8 @@ typedef struct cli_args {
     int64_t opset;
     bool extra_info;
     const char *out, *config, *target, *data, *eval, *format, *isa, *output;
-    const char *ratio, *macs, *bytes, *repair, *search, *prune_outputs, *latency, *latency_table;
+    const char *ratio, *macs, *bytes, *repair, *search, *prune_outputs, *latency, *latency_table, *masks, *start_masks,
+        *save_masks;
     const char *val, *optimizer, *schedule, *teacher, *resume, *log;
     int64_t limit, from, batch, threads, calib, seed, iters, epochs, warmup, shift, cutout;
     int64_t freeze_statistics, patience, micro, checkpoint;

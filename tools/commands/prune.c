@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/table.h"
 #include "data/data.h"
+#include "report/masks.h"
 
 #include <stdlib.h> /* strtod, malloc, free */
 
@@ -68,6 +69,7 @@ static int cli_prune_configure(cli_pruning *p)
     memset(&error, 0, sizeof error);
     p->has_budget = args->macs != NULL || args->bytes != NULL || args->latency != NULL;
     if (args->config == NULL && args->ratio == NULL && !p->has_budget && args->set.count == 0 &&
+        args->masks == NULL &&
         !args->sparsity) {
         return cli_fail_usage(args->command,
                               "how much is to go? Give --ratio, --macs, --bytes, --latency or a "
@@ -200,7 +202,12 @@ static int cli_prune_choose(cli_pruning *p)
     if (sbit_sparse_create(p->model.graph, p->config, &p->sparse, &error) != SBIT_OK) {
         return cli_fail_library(&error, "cannot prune '%s'", p->model.path);
     }
-    if (p->has_budget) {
+    if (p->args->start_masks != NULL) {
+        CLI_TRY(cli_masks_load(p->sparse, p->args->start_masks, true));
+    }
+    if (p->args->masks != NULL) {
+        CLI_TRY(cli_masks_load(p->sparse, p->args->masks, false));
+    } else if (p->has_budget) {
         CLI_TRY(cli_prune_fit(p, feed));
     } else {
         error.status = sbit_sparse_select(p->sparse, feed, &error);
@@ -249,6 +256,12 @@ static int cli_prune_make(cli_pruning *p)
         p->after = p->before;
     } else if (sbit_graph_cost_of(p->out, &p->after, &error) != SBIT_OK) {
         return cli_fail_library(&error, "cannot prune '%s'", p->model.path);
+    }
+    if (p->args->strict && sbit_sparse_check_cut(p->sparse, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "cannot prune '%s'", p->model.path);
+    }
+    if (p->args->save_masks != NULL) {
+        CLI_TRY(cli_masks_save(p->sparse, p->args->save_masks));
     }
     if (sbit_graph_validate(p->out, &error) != SBIT_OK ||
         sbit_graph_save(p->out, p->args->out, NULL, &error) != SBIT_OK) {

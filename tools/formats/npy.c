@@ -250,7 +250,7 @@ static bool cli_npy_write_header(FILE *file, const char *descr, const sbit_tenso
 }
 
 /* Types that NumPy does not have become float32. */
-static bool cli_npy_write(FILE *file, const sbit_tensor *tensor)
+bool cli_npy_write(FILE *file, const sbit_tensor *tensor)
 {
     const int64_t count = sbit_tensor_count(tensor);
     for (size_t i = 0; i < CLI_COUNT_OF(cli_npy_types); i++) {

@@ -22,6 +22,10 @@ int cli_npy_read(const cli_array *array, uint64_t offset, void *to, size_t bytes
 void cli_array_close(cli_array *array);
 int cli_npy_load(sbit_ctx *ctx, const char *path, sbit_tensor *out);
 int cli_npy_save(const char *path, const sbit_tensor *tensor);
+bool cli_npy_write(FILE *file, const sbit_tensor *tensor); /* errno says why not */
+/* Stored, not deflated. Name i stands at names + i * stride. */
+int cli_npz_save(const char *path, size_t count, const char *names, size_t stride,
+                 const sbit_tensor *tensors);
 int cli_npz_open(const char *path, cli_array **out, size_t *count); /* free(*out) after closing */
 
 #endif /* SBIT_CLI_NPY_H */

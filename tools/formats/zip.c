@@ -424,3 +424,104 @@ int cli_npz_open(const char *path, cli_array **out, size_t *count)
     }
     return code;
 }
+
+/* ---- writing */
+
+static void cli_zip_put(unsigned char *at, uint32_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++) {
+        at[i] = (unsigned char)(value >> 8 * i);
+    }
+}
+
+/* CRC-32 of a part of the file (polynomial 0xedb88320). */
+static bool cli_zip_crc(FILE *file, long from, uint32_t size, uint32_t *crc)
+{
+    unsigned char block[512];
+    uint32_t c = 0xffffffffu;
+    if (fseek(file, from, SEEK_SET) != 0) {
+        return false;
+    }
+    while (size > 0) {
+        const size_t n = size < sizeof block ? size : sizeof block;
+        if (fread(block, 1, n, file) != n) {
+            return false;
+        }
+        for (size_t i = 0; i < n; i++) {
+            c ^= block[i];
+            for (int bit = 0; bit < 8; bit++) {
+                c = (c >> 1) ^ (0xedb88320u & (0u - (c & 1u)));
+            }
+        }
+        size -= (uint32_t)n;
+    }
+    *crc = ~c;
+    return true;
+}
+
+/* One entry: a local header, the array; `central` gets the header of the directory, 46 bytes. */
+static bool cli_zip_add(FILE *file, const char *name, const sbit_tensor *tensor,
+                        unsigned char *central)
+{
+    const size_t length = strlen(name) + 4;
+    const long local = ftell(file);
+    uint32_t crc = 0;
+    memset(central, 0, 46);
+    memcpy(central, "PK\1\2\24\0\24", 7); /* made by and needs version 2.0 */
+    cli_zip_put(central + 14, 33, 2);        /* 1 January 1980 */
+    cli_zip_put(central + 28, (uint32_t)length, 2);
+    cli_zip_put(central + 42, (uint32_t)local, 4);
+    unsigned char head[30] = {'P', 'K', 3, 4};
+    if (local < 0 || fwrite(head, 1, 30, file) != 30 || fprintf(file, "%s.npy", name) < 0 ||
+        !cli_npy_write(file, tensor)) {
+        return false;
+    }
+    const long begin = local + 30 + (long)length, end = ftell(file);
+    if (end < begin || end > 0x7fffffffL || !cli_zip_crc(file, begin, (uint32_t)(end - begin), &crc)) {
+        return false;
+    }
+    cli_zip_put(central + 16, crc, 4);
+    cli_zip_put(central + 20, (uint32_t)(end - begin), 4);
+    cli_zip_put(central + 24, (uint32_t)(end - begin), 4);
+    memcpy(head + 4, central + 6, 26); /* the same fields: version to length of the extra field */
+    return fseek(file, local, SEEK_SET) == 0 && fwrite(head, 1, 30, file) == 30 &&
+           fseek(file, 0, SEEK_END) == 0;
+}
+
+static bool cli_npz_write(FILE *file, size_t count, const char *names, size_t stride,
+                          const sbit_tensor *tensors, unsigned char *central)
+{
+    unsigned char end[22] = {'P', 'K', 5, 6};
+    for (size_t i = 0; i < count; i++) {
+        if (!cli_zip_add(file, names + i * stride, &tensors[i], central + i * 46)) {
+            return false;
+        }
+    }
+    const long directory = ftell(file);
+    for (size_t i = 0; i < count; i++) {
+        if (fwrite(central + i * 46, 1, 46, file) != 46 ||
+            fprintf(file, "%s.npy", names + i * stride) < 0) {
+            return false;
+        }
+    }
+    cli_zip_put(end + 8, (uint32_t)count, 2);
+    cli_zip_put(end + 10, (uint32_t)count, 2);
+    cli_zip_put(end + 12, (uint32_t)(ftell(file) - directory), 4);
+    cli_zip_put(end + 16, (uint32_t)directory, 4);
+    return directory >= 0 && count < 65535 && fwrite(end, 1, 22, file) == 22;
+}
+
+int cli_npz_save(const char *path, size_t count, const char *names, size_t stride,
+                 const sbit_tensor *tensors)
+{
+    unsigned char *central = (unsigned char *)malloc(count * 46 + 1);
+    if (central == NULL) {
+        return cli_fail_memory(count * 46);
+    }
+    FILE *file = fopen(path, "wb+");
+    bool good = file != NULL && cli_npz_write(file, count, names, stride, tensors, central);
+    const int reason = errno;
+    good = (file == NULL || fclose(file) == 0) && good;
+    free(central);
+    return good ? CLI_OK : cli_fail("'%s' cannot be written: %s", path, strerror(reason));
+}
