@@ -7,7 +7,7 @@
 
 #define CLI_MAX_LIST 64
 #define CLI_MAX_CHANNELS 64
-#define CLI_MAX_OPTIONS 96
+#define CLI_MAX_OPTIONS 128
 
 typedef struct cli_list {
     const char *items[CLI_MAX_LIST];
