@@ -476,7 +476,7 @@ TEST(cli_help_and_version)
     CHECK_EQ_I64(RUN("%s", ""), 2);
     CHECK_CONTAINS(cli.err, "Commands");
     static const char *const commands[] = {
-        "info",    "simplify", "run",   "eval",      "quantize",   "prune", "train",
+        "info",    "simplify", "run",   "eval",      "quantize",   "prune", "compress", "train",
         "compare", "validate", "analyze", "bench",    "graph", "operators", "strategies", "help"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         CHECK_EQ_I64(RUN("help %s", commands[i]), 0);
@@ -1328,6 +1328,25 @@ TEST(cli_train)
     CHECK_FAILS(1, "known: sgd, adam, adamw", "train %st.onnx --data %s --optimizer x -o %sz.onnx",
                 TMP, data, TMP);
     CHECK_FAILS(2, "-o OUT is missing", "train %st.onnx --data %s", TMP, data);
+}
+
+TEST(cli_compress)
+{
+    static const char both[] = "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5}\n"
+                               "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: uniform, BIT: 8}, OBSERVER: {TYPE: minmax}}\n"
+                               "A: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: uniform, BIT: 8}, OBSERVER: {TYPE: minmax}}\n";
+    static const char typo[] = "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5}\nW: {}\nA: {}\nSCHEDUL: {}\n";
+    make_net_files();
+    put_file(TMP "both.yaml", both, sizeof both - 1);
+    put_file(TMP "typo.yaml", typo, sizeof typo - 1);
+    CHECK_EQ_I64(RUN("compress %s -c %sboth.yaml --data npy:%s -o %sc.onnx --force", NET, TMP, DATA, TMP), 0);
+    CHECK_CONTAINS(cli.out, "equal to the masked model");
+    CHECK_EQ_I64(RUN("prune %s -c %sboth.yaml -o %sp.onnx --force", NET, TMP, TMP), 0);
+    CHECK_EQ_I64(RUN("quantize %sp.onnx -c %sboth.yaml --data npy:%s -o %sq.onnx --force", TMP, TMP, DATA, TMP), 0);
+    CHECK_EQ_I64(RUN("compare %sc.onnx %sq.onnx --data npy:%s --json", TMP, TMP, DATA), 0);
+    CHECK_CONTAINS(cli.out, "\"max_abs\": 0, \"relative_error\": 0, \"equal\": true");
+    CHECK_FAILS(1, "SCHEDUL: unknown key", "compress %s -c %stypo.yaml --data npy:%s -o %sc.onnx --force", NET, TMP,
+                DATA, TMP);
 }
 
 TEST(cli_prune)

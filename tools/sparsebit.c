@@ -108,6 +108,16 @@ static const cli_command cli_commands[] = {
      "sparsebit prune model.onnx --set SPARSER.TYPE=unstructured --ratio 0.8 --mask-only -o "
      "sparse.onnx",
      cli_prune},
+    {"compress", "MODEL", "prune and quantize in one run",
+     "--config --ratio --macs --bytes --latency --latency-table --search --repair --data --eval --calib --limit --batch "
+     "--explain --out --force --threads --json" CLI_PREP,
+     "--config --data --out",
+     "One configuration with both parts: SPARSER (as of prune) and W, A (as of quantize). The model is\n"
+     "pruned, proven, calibrated on the same --data and quantized; what pruning leaves is the float model\n"
+     "that the quantization is compared with.",
+     "sparsebit compress model.onnx -c both.yaml --data cifar10:train.bin -o small_int8.onnx\n"
+     "sparsebit compress model.onnx -c both.yaml --macs 0.5x --repair ridge --data cifar10:train.bin -o small_int8.onnx",
+     cli_compress},
     {"train", "MODEL", "train, finetune, train quantized",
      "--data --val --limit --epochs --batch --optimizer --lr --momentum --decay --schedule "
      "--warmup --flip --shift --cutout --mixup --smoothing --clip --ema --micro --checkpoint "

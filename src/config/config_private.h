@@ -102,6 +102,10 @@ typedef struct sbit__tree_kind {
     /* optional: another tool's form as YAML of ours, appended to `out`; nothing: it is ours */
     sbit_status (*translate_fn)(sbit_ctx *ctx, const sbit_yaml *root, sbit__text *out,
                                 sbit_error *error);
+    /* sections of another tree that may stand in the same file, beside one of ours ("W|A"); rest: what
+     * else is unknown then is that tree's too */
+    const char *beside;
+    bool rest;
 } sbit__tree_kind;
 
 /* A tree from YAML text or a file. Every section is checked, with the overrides of single layers.

@@ -177,8 +177,33 @@ static sbit_status sbit__tree_check_key(const sbit__tree *tree, const sbit_yaml 
 }
 
 /* Reads the root map: sections are tables of their own, the rest is the top table's. */
-static sbit_status sbit__tree_read_root(sbit__tree *tree, const sbit_yaml *root, sbit_error *error)
+static bool sbit__tree_is_beside(const sbit__tree_kind *kind, const char *key)
 {
+    for (const char *at = kind->beside; at != NULL && *at != '\0';) {
+        const size_t size = strcspn(at, "|");
+        if (size == strlen(key) && strncmp(at, key, size) == 0) {
+            return true;
+        }
+        at += size + (at[size] == '|' ? 1 : 0);
+    }
+    return false;
+}
+
+/* Two trees share the file. */
+static bool sbit__tree_shares(sbit__tree *tree, const sbit__tree_kind *kind, const sbit_yaml *root)
+{
+    bool own = false, beside = false;
+    for (size_t i = 0; root->kind == SBIT_YAML_MAP && i < root->count; i++) {
+        own = own || sbit__tree_section(tree, root->items[i].key) != NULL;
+        beside = beside || sbit__tree_is_beside(kind, root->items[i].key);
+    }
+    return own && beside;
+}
+
+static sbit_status sbit__tree_read_root(sbit__tree *tree, const sbit__tree_kind *kind,
+                                        const sbit_yaml *root, sbit_error *error)
+{
+    const bool shares = sbit__tree_shares(tree, kind, root);
     sbit_yaml rest = *root;
     sbit_yaml *items = (sbit_yaml *)sbit__arena_array(&tree->arena, root->count + 1, sizeof *items);
     if (items == NULL) {
@@ -192,7 +217,8 @@ static sbit_status sbit__tree_read_root(sbit__tree *tree, const sbit_yaml *root,
         if (section != NULL) {
             SBIT__TRY(
                 sbit__options_read(&tree->arena, &section->options, entry, section->name, error));
-        } else {
+        } else if (!shares || !(sbit__tree_is_beside(kind, entry->key) ||
+                                (kind->rest && !sbit__options_know(&tree->top, entry->key)))) {
             SBIT__TRY(sbit__tree_check_key(tree, entry, error));
             items[rest.count++] = *entry;
         }
@@ -223,7 +249,7 @@ static sbit_status sbit__tree_read(sbit__tree *tree, const sbit__tree_kind *kind
 {
     const sbit_yaml *root = NULL;
     SBIT__TRY(sbit__tree_root(tree, kind, text, size, &root, error));
-    SBIT__TRY(sbit__tree_read_root(tree, root, error));
+    SBIT__TRY(sbit__tree_read_root(tree, kind, root, error));
     for (size_t i = 0; i < tree->section_count; i++) {
         SBIT__TRY(sbit__section_check(tree, &tree->sections[i], error));
     }

@@ -225,7 +225,8 @@ static sbit_status sbit__qconfig_verify(sbit__tree *tree, sbit_error *error)
     return sbit_qconfig_validate(sbit__qconfig_of(tree), error);
 }
 
-static const sbit__tree_kind sbit__qconfig_kind = {sbit__qconfig_init, sbit__qconfig_verify, NULL};
+static const sbit__tree_kind sbit__qconfig_kind = {sbit__qconfig_init, sbit__qconfig_verify, NULL,
+                                                    "SPARSER", false};
 
 SPARSEBIT_API sbit_status sbit_qconfig_read(sbit_ctx *ctx, const char *text, size_t size,
                                             sbit_qconfig **out, sbit_error *error)

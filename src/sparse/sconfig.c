@@ -212,7 +212,7 @@ static sbit_status sbit__sconfig_verify(sbit__tree *tree, sbit_error *error)
 }
 
 static const sbit__tree_kind sbit__sconfig_kind = {sbit__sconfig_init, sbit__sconfig_verify,
-                                                    sbit__nni_translate};
+                                                    sbit__nni_translate, "W|A", true};
 
 static sbit_sconfig *sbit__sconfig_of(sbit__tree *tree)
 {

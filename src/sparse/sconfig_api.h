@@ -27,6 +27,8 @@
  *
  * TYPE and STRATEGY may stand the other way round, as Sparsebit's own documents have them.
  *
+ * A file may hold a quantization too (W, A and its other keys): both trees read it, each its part.
+ *
  * Lists of entries are read too: NNI's config_list of all its versions, torch.ao.pruning's
  * {tensor_fqn: ...}; with what these have in code as {pruner: L1FilterPruner, config_list: [...]}.
  * The last entry that matches a layer is the one that counts.

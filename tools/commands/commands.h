@@ -14,6 +14,7 @@ int cli_eval(const cli_args *args);
 int cli_quantize(const cli_args *args);
 int cli_convert(const cli_args *args); /* dequantize, convert */
 int cli_prune(const cli_args *args);
+int cli_compress(const cli_args *args); /* prune, then quantize: in prune.c */
 int cli_train(const cli_args *args);
 int cli_compare(const cli_args *args);
 int cli_analyze(const cli_args *args);

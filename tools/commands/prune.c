@@ -10,6 +10,7 @@
 #include "base/table.h"
 #include "data/data.h"
 #include "report/masks.h"
+#include "report/quantize.h"
 
 #include <stdlib.h> /* strtod, malloc, free */
 
@@ -263,6 +264,13 @@ static int cli_prune_make(cli_pruning *p)
     if (p->args->save_masks != NULL) {
         CLI_TRY(cli_masks_save(p->sparse, p->args->save_masks));
     }
+    return CLI_OK;
+}
+
+static int cli_prune_save(cli_pruning *p)
+{
+    sbit_error error;
+    memset(&error, 0, sizeof error);
     if (sbit_graph_validate(p->out, &error) != SBIT_OK ||
         sbit_graph_save(p->out, p->args->out, NULL, &error) != SBIT_OK) {
         return cli_fail_library(&error, "cannot write '%s'", p->args->out);
@@ -380,9 +388,11 @@ static int cli_prune_show(const cli_pruning *p)
     cli_prune_row(&table, "MACs", cli_count_text((double)p->before.macs, a, sizeof a),
                   cli_count_text((double)p->after.macs, b, sizeof b),
                   cli_prune_part((double)p->after.macs, (double)p->before.macs));
-    cli_prune_row(&table, "file", cli_bytes_text((double)p->model.file_bytes, a, sizeof a),
-                  cli_bytes_text((double)p->bytes_after, b, sizeof b),
-                  cli_prune_part((double)p->bytes_after, (double)p->model.file_bytes));
+    if (p->bytes_after > 0) {
+        cli_prune_row(&table, "file", cli_bytes_text((double)p->model.file_bytes, a, sizeof a),
+                      cli_bytes_text((double)p->bytes_after, b, sizeof b),
+                      cli_prune_part((double)p->bytes_after, (double)p->model.file_bytes));
+    }
     if (p->us_before > 0.0) {
         snprintf(a, sizeof a, "%.3f ms", 1e-3 * p->us_before);
         snprintf(b, sizeof b, "%.3f ms", 1e-3 * p->us_after);
@@ -401,11 +411,11 @@ static int cli_prune_show(const cli_pruning *p)
         }
         printf("\n");
     }
-    printf("%s, %.2f s: %s\n",
-           p->unchanged         ? "unchanged"
-           : p->args->mask_only ? "masked"
-                                : "equal to the masked model",
-           p->seconds, p->args->out);
+    printf("%s", p->unchanged ? "unchanged" : p->args->mask_only ? "masked" : "equal to the masked model");
+    if (p->bytes_after > 0) {
+        printf(", %.2f s: %s", p->seconds, p->args->out);
+    }
+    printf("\n");
     return CLI_OK;
 }
 
@@ -466,6 +476,7 @@ static int cli_prune_run(cli_pruning *p)
     CLI_TRY(cli_prune_open(p));
     CLI_TRY(cli_prune_choose(p));
     CLI_TRY(cli_prune_make(p));
+    CLI_TRY(cli_prune_save(p));
     p->seconds = cli_seconds() - begin;
     return p->args->json ? cli_prune_json(p) : cli_prune_show(p);
 }
@@ -494,6 +505,58 @@ int cli_prune(const cli_args *args)
     int code = cli_model_load(ctx, args->operands[0], &p.model);
     if (code == CLI_OK) {
         code = cli_prune_run(&p);
+        cli_prune_free(&p);
+    }
+    sbit_ctx_destroy(ctx);
+    return code;
+}
+
+/* ---- compress */
+
+/* The pruned graph stands in for the model; it borrows from p. */
+static int cli_compress_quantize(cli_pruning *p)
+{
+    cli_job job;
+    memset(&job, 0, sizeof job);
+    job.args = p->args;
+    job.model = p->model;
+    job.model.graph = p->out;
+    p->out = NULL;
+    const int code = cli_quantize_run(&job);
+    cli_job_free(&job);
+    return code;
+}
+
+static int cli_compress_run(cli_pruning *p)
+{
+    sbit_qconfig *config = NULL;
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    if (sbit_qconfig_load(p->model.ctx, p->args->config, &config, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "configuration '%s'", p->args->config);
+    }
+    sbit_qconfig_destroy(config);
+    CLI_TRY(cli_prune_open(p));
+    CLI_TRY(cli_prune_choose(p));
+    CLI_TRY(cli_prune_make(p));
+    if (!p->args->json) {
+        CLI_TRY(cli_prune_show(p));
+        printf("\n");
+    }
+    return cli_compress_quantize(p);
+}
+
+int cli_compress(const cli_args *args)
+{
+    sbit_ctx *ctx = NULL;
+    cli_pruning p;
+    memset(&p, 0, sizeof p);
+    p.args = args;
+    CLI_TRY(cli_check_out(args));
+    CLI_TRY(cli_context_create(args, cli_processor_count(), &ctx));
+    int code = cli_model_load(ctx, args->operands[0], &p.model);
+    if (code == CLI_OK) {
+        code = cli_compress_run(&p);
         cli_prune_free(&p);
     }
     sbit_ctx_destroy(ctx);

@@ -83,7 +83,8 @@ static int cli_fail_config(const cli_args *args, sbit_ctx *ctx, const sbit_error
 {
     sbit_sconfig *pruning = NULL;
     sbit_error ignored;
-    if (sbit_sconfig_load(ctx, args->config, &pruning, &ignored) == SBIT_OK) {
+    if (strstr(error->message, "SPARSER") != NULL &&
+        sbit_sconfig_load(ctx, args->config, &pruning, &ignored) == SBIT_OK) {
         sbit_sconfig_destroy(pruning);
         return cli_fail("'%s' is a pruning configuration; -c of quantize wants a quantization "
                         "configuration (QSCHEME, QUANTIZER ...)",
@@ -468,7 +469,7 @@ static int cli_quantize_open(cli_job *job)
     return args->config == NULL ? cli_config_show(job) : CLI_OK;
 }
 
-static int cli_quantize_run(cli_job *job)
+int cli_quantize_run(cli_job *job)
 {
     const double begin = cli_seconds();
     CLI_TRY(cli_quantize_open(job));

@@ -45,6 +45,8 @@ typedef struct cli_job {
 int cli_config_make(cli_job *job);
 int cli_calibration_open(cli_job *job);
 int cli_calibrate(cli_job *job);
+/* The whole command, with the job's model loaded. */
+int cli_quantize_run(cli_job *job);
 void cli_job_free(cli_job *job);
 
 bool cli_is_quantize(const sbit_node *node); /* QuantizeLinear */
