@@ -495,43 +495,6 @@ TEST(patterns_of_single_elements)
     }
 }
 
-/* Two inputs that are always equal: what one loses the other takes up, but for the damping of 1 %.
- */
-TEST(sparsegpt_makes_up_for_what_goes)
-{
-    const float w[] = {1, 2}, data[] = {1, 1, -2, -2, 0.5f, 0.5f, 3, 3};
-    const sbit_tensor x = build_tensor(SBIT_F32, "4,2", data);
-    build b;
-    sbit_sparse *sparse = NULL;
-    sbit_feed feed;
-    sbit_feed_desc desc;
-    build_begin(&b, 18);
-    memset(&desc, 0, sizeof desc);
-    desc.inputs = &x;
-    desc.input_count = 1;
-    build_output(&b, build_binary(&b, "MatMul", "fc", build_input(&b, "x", SBIT_F32, "N,2"),
-                                  build_constant(&b, "w", SBIT_F32, "2,1", w)));
-    sbit_sconfig *config =
-        configure(&b, "SPARSER: {TYPE: unstructured, STRATEGY: sparsegpt, RATIO: 0.5}\n");
-    CHECK_OK(sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), b.error);
-    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
-        CHECK_STATUS(sbit_sparse_calc_params(sparse, NULL, &b.error), SBIT_ERR_STATE, b.error);
-        for (int turn = 0; turn < 2; turn++) { /* the second starts from the same weights */
-            sbit_graph *masked = NULL;
-            CHECK_OK(sbit_sparse_calc_params(sparse, &feed, &b.error), b.error);
-            if (CHECK_OK(sbit_sparse_masked(sparse, &masked, &b.error), b.error)) {
-                CHECK_NEAR(number(masked, "w", 0), 0, 0);
-                CHECK_NEAR(number(masked, "w", 1), 2 + 1 / 1.01, 1e-5);
-            }
-            sbit_graph_destroy(masked);
-        }
-    }
-    sbit_feed_close(&feed);
-    sbit_sparse_destroy(sparse);
-    sbit_sconfig_destroy(config);
-    build_end(&b);
-}
-
 /* The model's inputs are larger in the second place: there a smaller weight is worth more. */
 TEST(wanda_and_activations_look_at_data)
 {
@@ -718,6 +681,96 @@ static sbit_feed feed_of(build *b, const sbit_tensor *x)
     desc.input_count = 1;
     CHECK_OK(sbit_feed_of_tensors(b->ctx, &desc, &feed, &b->error), b->error);
     return feed;
+}
+
+/* Two inputs that are always equal: what one loses the other takes up, but for the damping of 1 %. */
+static void makes_up_for_what_goes(const char *strategy)
+{
+    const float w[] = {1, 2}, data[] = {1, 1, -2, -2, 0.5f, 0.5f, 3, 3};
+    const sbit_tensor x = build_tensor(SBIT_F32, "4,2", data);
+    char text[150];
+    build b;
+    sbit_sparse *sparse = NULL;
+    sbit_feed feed;
+    sbit_feed_desc desc;
+    build_begin(&b, 18);
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = &x;
+    desc.input_count = 1;
+    build_output(&b, build_binary(&b, "MatMul", "fc", build_input(&b, "x", SBIT_F32, "N,2"),
+                                  build_constant(&b, "w", SBIT_F32, "2,1", w)));
+    snprintf(text, sizeof text,
+             "SPARSER: {TYPE: unstructured, STRATEGY: %s, RATIO: 0.5, ADMM.ITERATIONS: 300}\n", strategy);
+    sbit_sconfig *config = configure(&b, text);
+    CHECK_OK(sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), b.error);
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+        CHECK_STATUS(sbit_sparse_calc_params(sparse, NULL, &b.error), SBIT_ERR_STATE, b.error);
+        for (int turn = 0; turn < 2; turn++) { /* the second starts from the same weights */
+            sbit_graph *masked = NULL;
+            CHECK_OK(sbit_sparse_calc_params(sparse, &feed, &b.error), b.error);
+            if (CHECK_OK(sbit_sparse_masked(sparse, &masked, &b.error), b.error)) {
+                CHECK_NEAR(number(masked, "w", 0), 0, 0);
+                CHECK_NEAR(number(masked, "w", 1), 2 + 1 / 1.01, 1e-5);
+            }
+            sbit_graph_destroy(masked);
+        }
+    }
+    sbit_feed_close(&feed);
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+TEST(sparsegpt_and_admm_make_up_for_what_goes)
+{
+    makes_up_for_what_goes("sparsegpt");
+    makes_up_for_what_goes("admm");
+}
+
+/* Two of every four neighbours along the inputs, exactly; outputs nearer than without the update. */
+TEST(admm_prunes_n_of_m)
+{
+    static const char *const strategies[] = {"level", "admm"};
+    float data[64 * 8];
+    double sqnr[2] = {0.0, 0.0};
+    sbit_rng rng = sbit_rng_seed(5);
+    for (int i = 0; i < 64 * 8; i++) { /* inputs that have much in common */
+        data[i] = sbit_rng_normal(&rng) + (i % 8 > 0 ? 0.8f * data[i - 1] : 0.0f);
+    }
+    const sbit_tensor x = build_tensor(SBIT_F32, "64,8", data);
+    for (int i = 0; i < 2; i++) {
+        build b;
+        sbit_sparse *sparse = NULL;
+        char text[120];
+        sbit_sparse_repaired repaired;
+        build_begin(&b, 18);
+        build_output(&b, build_binary(&b, "MatMul", "fc", build_input(&b, "x", SBIT_F32, "N,8"),
+                                      build_weights(&b, "w", "8,6", 1)));
+        sbit_feed feed = feed_of(&b, &x);
+        snprintf(text, sizeof text,
+                 "SPARSER: {TYPE: unstructured, STRATEGY: %s, N_OF_M: \"2:4\", REPAIR: batch_norm}\n",
+                 strategies[i]);
+        sbit_sconfig *config = configure(&b, text);
+        if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+            sbit_mask mask;
+            CHECK_OK(sbit_sparse_select(sparse, &feed, &b.error), b.error);
+            CHECK_EQ_I64(sbit_sparse_mask(sparse, 0, &mask), SBIT_OK);
+            for (int g = 0; g < 12; g++) { /* column g / 2, inputs 4 (g % 2) to + 3 */
+                int kept = 0;
+                for (int k = 0; k < 4; k++) {
+                    kept += mask.keep[(g % 2 * 4 + k) * 6 + g / 2];
+                }
+                CHECK_EQ_I64(kept, 2);
+            }
+            CHECK_OK(sbit_sparse_repair(sparse, &feed, &repaired, &b.error), b.error);
+            sqnr[i] = repaired.before;
+        }
+        sbit_feed_close(&feed);
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+    CHECK_MSG(sqnr[1] > sqnr[0] + 1.0, "%g dB, by magnitude %g", sqnr[1], sqnr[0]);
 }
 
 /* Five of the ten channels of aa are 0: what a budget wants goes there alone, and nothing is lost. */

@@ -12,20 +12,20 @@
 
 #define SBIT__GPT_BLOCK 128
 
-static int64_t sbit__gpt_columns(const sbit_sparser_call *call)
+SBIT__FN int64_t sbit__gpt_columns(const sbit_sparser_call *call)
 {
     return call->in_axis >= 0 ? call->weight.dims[call->in_axis] : 0;
 }
 
-static size_t sbit__gpt_bytes(const sbit_sparser_call *call)
+SBIT__FN size_t sbit__gpt_bytes(const sbit_sparser_call *call)
 {
     const size_t n = (size_t)sbit__gpt_columns(call);
     return n * n * sizeof(double) + 16;
 }
 
 /* H += x x^T for each position; only the upper half. */
-static sbit_status sbit__gpt_observe(void *state, const sbit_sparser_call *call,
-                                     const sbit_sparser_sample *sample, sbit_error *error)
+SBIT__FN sbit_status sbit__gpt_observe(void *state, const sbit_sparser_call *call,
+                                       const sbit_sparser_sample *sample, sbit_error *error)
 {
     const sbit_tensor *t = &sample->tensor;
     const int64_t n = sbit__gpt_columns(call);
@@ -37,7 +37,7 @@ static sbit_status sbit__gpt_observe(void *state, const sbit_sparser_call *call,
     if (t->dims[sample->axis] != n || n == 0 ||
         sbit_tensor_count(&call->weight) != n * call->weight.dims[call->out_axis]) {
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, call->name,
-                          "sparsegpt prunes matrix products and 1x1 convolutions; '%s' is neither",
+                          "it prunes matrix products and 1x1 convolutions; '%s' is neither",
                           call->name);
     }
     if (sample->samples >= 0 && sample->axis > 0) {
@@ -145,7 +145,6 @@ static double sbit__gpt_worth(const sbit__gpt *g, int64_t r, int64_t c)
     return x * x;
 }
 
-/* The `gone` smallest of a block, exactly: by halving the threshold's range of ranks. */
 static void sbit__gpt_sift(const double *scores, int64_t *order, int64_t root, int64_t n)
 {
     for (int64_t child; (child = 2 * root + 1) < n; root = child) {
@@ -159,6 +158,22 @@ static void sbit__gpt_sift(const double *scores, int64_t *order, int64_t root, i
     }
 }
 
+SBIT__FN void sbit__smallest(const double *scores, int64_t n, int64_t gone, int64_t *order)
+{
+    for (int64_t i = 0; i < gone; i++) { /* a heap of the smallest so far, the largest on top */
+        order[i] = i;
+    }
+    for (int64_t i = gone / 2; i-- > 0;) {
+        sbit__gpt_sift(scores, order, i, gone);
+    }
+    for (int64_t i = gone; i < n && gone > 0; i++) {
+        if (scores[i] < scores[order[0]]) {
+            order[0] = i;
+            sbit__gpt_sift(scores, order, 0, gone);
+        }
+    }
+}
+
 static void sbit__gpt_choose_block(sbit__gpt *g, int64_t first, int64_t end, double ratio)
 {
     const int64_t width = end - first, n = g->rows * width;
@@ -166,18 +181,7 @@ static void sbit__gpt_choose_block(sbit__gpt *g, int64_t first, int64_t end, dou
     for (int64_t i = 0; i < n; i++) {
         g->scores[i] = sbit__gpt_worth(g, i / width, first + i % width);
     }
-    for (int64_t i = 0; i < gone; i++) { /* a heap of the smallest so far, the largest on top */
-        g->order[i] = i;
-    }
-    for (int64_t i = gone / 2; i-- > 0;) {
-        sbit__gpt_sift(g->scores, g->order, i, gone);
-    }
-    for (int64_t i = gone; i < n && gone > 0; i++) {
-        if (g->scores[i] < g->scores[g->order[0]]) {
-            g->order[0] = i;
-            sbit__gpt_sift(g->scores, g->order, 0, gone);
-        }
-    }
+    sbit__smallest(g->scores, n, gone, g->order);
     for (int64_t i = 0; i < gone; i++) {
         g->keep[g->order[i] / width * g->columns + first + g->order[i] % width] = 0;
     }
@@ -224,7 +228,7 @@ static void sbit__gpt_prune(sbit__gpt *g, double ratio, const int64_t *n_of_m)
 }
 
 /* Where element (r, c) lies in the weight. */
-static int64_t sbit__gpt_at(const sbit_sparser_call *call, int64_t r, int64_t c)
+SBIT__FN int64_t sbit__gpt_at(const sbit_sparser_call *call, int64_t r, int64_t c)
 {
     const int64_t columns = sbit__gpt_columns(call);
     return call->out_axis < call->in_axis ? r * columns + c
@@ -232,7 +236,7 @@ static int64_t sbit__gpt_at(const sbit_sparser_call *call, int64_t r, int64_t c)
 }
 
 /* Upper half to both, dead columns out, damped by 1 % of the mean. */
-static void sbit__gpt_complete(double *h, int64_t n)
+SBIT__FN void sbit__gpt_complete(double *h, int64_t n)
 {
     double mean = 0.0;
     for (int64_t i = 0; i < n; i++) {
@@ -291,8 +295,8 @@ static sbit_status sbit__gpt_update(void *state, const sbit_sparser_call *call, 
     return status;
 }
 
-static sbit_status sbit__gpt_score(const void *state, const sbit_sparser_call *call, double *score,
-                                   sbit_error *error)
+SBIT__FN sbit_status sbit__gpt_score(const void *state, const sbit_sparser_call *call,
+                                     double *score, sbit_error *error)
 {
     (void)state; /* update chooses by itself */
     (void)error;

@@ -30,7 +30,8 @@ extern "C" {
     X(taylor)                                                                                      \
     X(fisher)                                                                                      \
     X(movement)                                                                                    \
-    X(sparsegpt)
+    X(sparsegpt)                                                                                   \
+    X(admm)
 
 #define SBIT__SPARSER_DECLARE(name) SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void);
 SBIT__SPARSERS(SBIT__SPARSER_DECLARE)
@@ -40,6 +41,18 @@ SBIT__SPARSERS(SBIT__SPARSER_DECLARE)
 SBIT__FN bool sbit__cholesky(double *h, int64_t n);
 /* x = h^-1 x, with the L of h. */
 SBIT__FN void sbit__cholesky_solve(const double *l, int64_t n, double *x);
+
+/* What rows share that change weights: the state is the sum of x x^T, upper half, [n][n] of columns. */
+SBIT__FN int64_t sbit__gpt_columns(const sbit_sparser_call *call);
+SBIT__FN size_t sbit__gpt_bytes(const sbit_sparser_call *call);
+SBIT__FN sbit_status sbit__gpt_observe(void *state, const sbit_sparser_call *call,
+                                       const sbit_sparser_sample *sample, sbit_error *error);
+SBIT__FN sbit_status sbit__gpt_score(const void *state, const sbit_sparser_call *call,
+                                     double *score, sbit_error *error);
+SBIT__FN void sbit__gpt_complete(double *h, int64_t n);
+SBIT__FN int64_t sbit__gpt_at(const sbit_sparser_call *call, int64_t r, int64_t c);
+/* order[0..gone-1]: the indices of the smallest of n scores, in any order. */
+SBIT__FN void sbit__smallest(const double *scores, int64_t n, int64_t gone, int64_t *order);
 
 SBIT__FN const sbit__kind *sbit__kind_sparser(void);
 SBIT__FN const sbit__kind *sbit__kind_sparsity(void);
