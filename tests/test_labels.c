@@ -26,7 +26,7 @@ static bool look(looked *l)
     sbit__arena_init(&l->arena, sbit_ctx_allocator(b->ctx));
     return !b->failed && CHECK_OK(sbit_infer(b->graph, &b->error), b->error) &&
            CHECK_OK(sbit__sparse_prepare(b->graph, &l->arena, &b->error), b->error) &&
-           CHECK_OK(sbit__labeler_run(&l->labeler, b->graph, "", &l->arena, &b->error), b->error) &&
+           CHECK_OK(sbit__labeler_run(&l->labeler, b->graph, "", false, &l->arena, &b->error), b->error) &&
            CHECK_OK(sbit__groups_make(&l->labeler, &l->groups, &b->error), b->error);
 }
 

@@ -727,6 +727,49 @@ TEST(sparsegpt_and_admm_make_up_for_what_goes)
     makes_up_for_what_goes("admm");
 }
 
+/* Two branches are added and normalized: RMS exactly, with a corrected scale and epsilon; a mean not,
+ * unless it is asked for. */
+TEST(normalized_axes_lose_channels)
+{
+    const float w[] = {4, 0.1f, 2, 3, -1, 0.2f, 1, 2}, gamma[] = {1, 2, 3, 4};
+    static const struct {
+        const char *op, *keys;
+        int64_t kept;
+    } cases[] = {{"RMSNormalization", "RATIO: 0.5", 2},
+                 {"RMSNormalization", "RATIO: 0.5, PRUNE_BIAS: false", 4},
+                 {"LayerNormalization", "RATIO: 0.5", 4},
+                 {"LayerNormalization", "RATIO: 0.5, INEXACT_NORM: true", 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        build b;
+        sbit_graph *out = NULL;
+        char text[120];
+        build_begin(&b, 23);
+        const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,2");
+        sbit_value_id y = build_binary(&b, "MatMul", "fc", x, build_constant(&b, "w", SBIT_F32, "2,4", w));
+        if (i == 1) { /* what goes is 1 there */
+            const float ones[] = {1, 1, 1, 1};
+            y = build_binary(&b, "Add", "add", y, build_constant(&b, "one", SBIT_F32, "4", ones));
+        }
+        const sbit_value_id inputs[2] = {y, build_constant(&b, "gamma", SBIT_F32, "4", gamma)};
+        const sbit_attr epsilon = build_float("epsilon", 0.25f);
+        y = build_node(&b, cases[i].op, "norm", inputs, 2, &epsilon, 1);
+        build_output(&b, build_binary(&b, "MatMul", "out", y, build_weights(&b, "v", "4,3", 1)));
+        snprintf(text, sizeof text, "SPARSER: {TYPE: structured, STRATEGY: l1norm, %s}\n", cases[i].keys);
+        sbit_sconfig *config = configure(&b, text);
+        if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+            CHECK_MSG(dim(out, "w", 1) == cases[i].kept, "%s, %s: %d", cases[i].op, cases[i].keys,
+                      (int)dim(out, "w", 1));
+            if (i == 0) { /* norms 5 0.3 3 5: the first and the last stay */
+                CHECK_NEAR(number(out, "gamma", 0), sqrt(2.0), 1e-6);
+                CHECK_NEAR(number(out, "gamma", 1), 4 * sqrt(2.0), 1e-6);
+            }
+        }
+        sbit_graph_destroy(out);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
 /* Two of every four neighbours along the inputs, exactly; outputs nearer than without the update. */
 TEST(admm_prunes_n_of_m)
 {

@@ -92,7 +92,7 @@ static const cli_command cli_commands[] = {
      "sparsebit convert integers.onnx --format qdq -o int8.onnx",
      cli_convert},
     {"prune", "MODEL", "remove channels, exactly",
-     "--config --set --ratio --macs --bytes --latency --latency-table --search --prune-outputs --repair --data --limit --batch --masks --start-masks --save-masks --strict --mask-only --explain "
+     "--config --set --ratio --macs --bytes --latency --latency-table --search --prune-outputs --repair --data --limit --batch --masks --start-masks --save-masks --strict --inexact-norm --mask-only --explain "
      "--out --force "
      "--threads --json" CLI_PREP,
      "--out",

@@ -1055,6 +1055,49 @@ static sbit_status sbit__groupnorm_label(const sbit_channel_call *call, sbit_err
     return call->produce(call, 0, 1, x, error);
 }
 
+/* The last axis goes through, with what it is scaled and shifted by. */
+static sbit_status sbit__norm_label_last(const sbit_channel_call *call, int32_t axis,
+                                         sbit_error *error)
+{
+    const int64_t channels = call->op->in_type[0]->dims[axis].value;
+    const int32_t *x = NULL;
+    SBIT__TRY(call->labels(call, 0, axis, 1, SBIT_ROLE_PARAM, &x, error));
+    for (int32_t input = 1; input < call->op->input_count; input++) {
+        const int32_t *param = NULL;
+        if (call->op->in_type[input] == NULL) {
+            continue;
+        }
+        SBIT__TRY(call->labels(call, input, 0, 1, input == 1 ? SBIT_ROLE_SCALE : SBIT_ROLE_BIAS,
+                               &param, error));
+        for (int64_t i = 0; i < channels; i++) {
+            call->join(call, x[i], param[i]);
+        }
+    }
+    return call->produce(call, 0, axis, x, error);
+}
+
+/* Zeros add nothing to a mean of squares: the cut corrects scale and epsilon (sparse/follow.c). Of a
+ * mean they are a part. */
+static bool sbit__norm_can_lose(const sbit_channel_call *call, int64_t axis)
+{
+    const sbit_op_call *op = call->op;
+    const bool layer = sbit__streq(op->row->op_type, "LayerNormalization");
+    if (axis != op->in_type[0]->rank - 1 || (layer && !call->inexact) || op->input_count < 2) {
+        return false;
+    }
+    for (int32_t i = 1; i < op->output_count; i++) {
+        if (op->node->outputs[i].idx != 0) {
+            return false;
+        }
+    }
+    for (int32_t i = 1; i < op->input_count; i++) {
+        if (op->in_type[i] != NULL && (!call->is_constant(call, i) || op->in_type[i]->rank != 1)) {
+            return false;
+        }
+    }
+    return op->in_type[1] != NULL;
+}
+
 /* The axes that are normalized, or whose channels look at their neighbours (LRN). */
 static sbit_status sbit__norm_label(const sbit_channel_call *call, sbit_error *error)
 {
@@ -1069,6 +1112,8 @@ static sbit_status sbit__norm_label(const sbit_channel_call *call, sbit_error *e
         mixed = 1u << (uint32_t)axis;
     } else if (sbit__streq(op, "MeanVarianceNormalization")) {
         return call->stop(call, "normalizes over several axes", error);
+    } else if (sbit__norm_can_lose(call, axis)) {
+        return sbit__norm_label_last(call, (int32_t)axis, error);
     } else {
         mixed = 0xffffffffu << (uint32_t)axis;
     }

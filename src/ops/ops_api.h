@@ -71,6 +71,7 @@ typedef enum sbit_channel_role {
 typedef struct sbit_channel_call sbit_channel_call;
 struct sbit_channel_call {
     const sbit_op_call *op; /* as infer has it: types, constants */
+    bool inexact; /* axes that are normalized may lose channels, though that changes the others */
     /* True if the input is a constant, or a constant that was stored in another type. */
     bool (*is_constant)(const sbit_channel_call *call, int32_t input);
     /* One label for each index of an axis of an input: of an activation, all positions with that

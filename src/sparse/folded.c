@@ -193,6 +193,10 @@ static sbit__reader sbit__reader_of(const sbit_sparse *sparse, const sbit_node *
         !sbit_graph_value(sparse->graph, node->inputs[1])->is_constant) {
         return SBIT__READS_PRODUCT;
     }
+    if (built_in && (sbit__streq(node->op_type, "RMSNormalization") ||
+                     sbit__streq(node->op_type, "SimplifiedLayerNormalization"))) {
+        return SBIT__READS_ZERO;
+    }
     if (!sbit__reader_has_columns(sparse, node)) {
         return SBIT__READS_NOT;
     }

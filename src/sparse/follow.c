@@ -1,12 +1,14 @@
 /* follow.c: attributes and index inputs follow the new shapes. >>follow
  *
- * What says how many channels there are: group, num_groups and hidden_size, the shapes of Reshape,
+ * What says how many channels there are, or divides by it: group, scales of means of squares, num_groups and hidden_size, the shapes of Reshape,
  * Expand and Resize, sizes of Split, bounds of Slice, indices of Gather, amounts of Pad. Everything
  * else gets its shapes from its inputs.
  */
 #include "../ops/window_private.h"
 #include "../passes/passes_private.h"
 #include "sparse_private.h"
+
+#include <math.h> /* sqrt */
 
 typedef struct sbit__follow {
     sbit_sparse *sparse;
@@ -307,6 +309,31 @@ static sbit_status sbit__follow_pad(const sbit__follow *f, sbit_error *error)
     return SBIT_OK;
 }
 
+/* A mean of squares over C' of C channels, of which the others were 0, is C / C' times as large. */
+static sbit_status sbit__follow_mean_square(const sbit__follow *f, sbit_error *error)
+{
+    const sbit__channel_labels *x = sbit__follow_in(f, 0);
+    const int32_t axis = sbit__follow_axis(f, f->node->inputs[0]);
+    if (axis < 0 || axis != x->rank - 1) {
+        return SBIT_OK;
+    }
+    const double more =
+        (double)x->dims[axis] / (double)sbit__cut_kept(f->sparse, f->node->inputs[0], axis);
+    const sbit_attr attr = sbit__attr_float(
+        "epsilon", (float)((double)sbit_node_float(f->node, "epsilon", 1e-5f) * more));
+    const sbit_value_id id = f->node->inputs[1];
+    sbit_tensor scale;
+    SBIT__TRY(sbit_graph_set_attr(f->graph, f->node->id, &attr, error));
+    SBIT__TRY(sbit__tensor_copy(sbit_graph_ctx(f->graph), &sbit_graph_value(f->graph, id)->constant,
+                                &scale, error));
+    for (int64_t i = 0; i < sbit_tensor_count(&scale); i++) {
+        sbit__tensor_set_f64(&scale, i, sbit__tensor_f64_at(&scale, i) * sqrt(more));
+    }
+    const sbit_status status = sbit_graph_set_constant(f->graph, id, &scale, error);
+    sbit_tensor_free(sbit_graph_ctx(f->graph), &scale);
+    return status;
+}
+
 /* ---- table */
 
 static const struct {
@@ -316,6 +343,8 @@ static const struct {
     {"Conv", sbit__follow_group},
     {"ConvTranspose", sbit__follow_group},
     {"GroupNormalization", sbit__follow_num_groups},
+    {"RMSNormalization", sbit__follow_mean_square},
+    {"SimplifiedLayerNormalization", sbit__follow_mean_square},
     {"LSTM", sbit__follow_hidden},
     {"GRU", sbit__follow_hidden},
     {"RNN", sbit__follow_hidden},

@@ -641,6 +641,7 @@ static void sbit__frame_call(sbit__label_frame *frame, sbit_channel_call *call)
 {
     call->op = &frame->op;
     call->is_constant = sbit__call_is_constant;
+    call->inexact = frame->labeler->inexact;
     call->labels = sbit__call_labels;
     call->produce = sbit__call_produce;
     call->join = sbit__call_join;
@@ -1019,12 +1020,14 @@ static sbit_status sbit__label_infer(sbit__labeler *labeler, sbit_error *error)
 }
 
 SBIT__FN sbit_status sbit__labeler_run(sbit__labeler *labeler, const sbit_graph *graph,
-                                       const char *outputs, sbit__arena *arena, sbit_error *error)
+                                       const char *outputs, bool inexact, sbit__arena *arena,
+                                       sbit_error *error)
 {
     memset(labeler, 0, sizeof *labeler);
     labeler->ctx = sbit_graph_ctx(graph);
     labeler->graph = graph;
     labeler->outputs = outputs;
+    labeler->inexact = inexact;
     labeler->arena = arena;
     labeler->of = (sbit__channel_labels *)sbit__arena_array(arena, sbit_graph_value_limit(graph),
                                                             sizeof *labeler->of);

@@ -42,6 +42,8 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "unstructured: 2:4 prunes two of every four neighbours along the inputs, RATIO or not"},
     {"PRUNE_OUTPUTS", SBIT_KEY_STRING, "", 0, 0, NULL,
      "names of outputs of the model that may lose channels, \"a,b\", or all"},
+    {"INEXACT_NORM", SBIT_KEY_BOOL, "false", 0, 0, NULL,
+     "axes that LayerNormalization normalizes may lose channels, which changes the others"},
     {"REPAIR", SBIT_KEY_CHOICE, "none", 0, 0, "none|ridge|batch_norm|both",
      "from data, without training: least squares of the layers behind what goes, new statistics of "
      "BatchNormalization"},

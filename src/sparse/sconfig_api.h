@@ -18,6 +18,7 @@
  *       DIAGONAL: 3             # all but a band along the diagonal goes
  *       N_OF_M: "2:4"           # two of every four neighbours along the inputs
  *       PRUNE_OUTPUTS: "logits" # outputs of the model that may lose channels
+ *       INEXACT_NORM: false     # true: what LayerNormalization normalizes may lose channels
  *       REPAIR: both            # ridge: the layers behind what goes make up for it (least squares
  *                               # on data); batch_norm: statistics anew; both
  *       SCHEDULE: agp           # for sbit_sparse_step, from INITIAL to RATIO

@@ -102,7 +102,8 @@ static sbit_status sbit__sparse_fill(sbit_sparse *sparse, const sbit_graph *grap
     SBIT__TRY(sbit__options_copy(&sparse->arena, sbit__sconfig_options(config), &sparse->options,
                                  error));
     SBIT__TRY(sbit__sparse_outputs(sparse, config, error));
-    SBIT__TRY(sbit__labeler_run(&sparse->labeler, sparse->graph, sparse->outputs, &sparse->arena,
+    SBIT__TRY(sbit__labeler_run(&sparse->labeler, sparse->graph, sparse->outputs,
+                                sbit_options_bool(&sparse->options, "INEXACT_NORM"), &sparse->arena,
                                 error));
     SBIT__TRY(sbit__groups_make(&sparse->labeler, &sparse->groups, error));
     SBIT__TRY(sbit__sparse_arrays(sparse, error));
@@ -531,6 +532,20 @@ SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const cha
     const sbit_status status = sbit_graph_save(graph, path, desc, error);
     sbit_graph_destroy(graph);
     return status;
+}
+
+SPARSEBIT_API bool sbit_sparse_is_exact(const sbit_sparse *sparse)
+{
+    for (sbit_node_id id = sbit_graph_first(sparse->graph); id.idx != 0;
+         id = sbit_graph_next(sparse->graph, id)) {
+        const sbit_node *node = sbit_graph_node(sparse->graph, id);
+        if (node->domain[0] == '\0' && sbit__streq(node->op_type, "LayerNormalization") &&
+            sbit__cut_touches(sparse, node->inputs[0],
+                              sparse->labeler.of[node->inputs[0].idx].rank - 1)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static bool sbit__sparse_masks_any(const sbit_sparse *sparse)

@@ -138,6 +138,9 @@ SPARSEBIT_API sbit_status sbit_sparse_masked(sbit_sparse *sparse, sbit_graph **o
  * layers): a fault of this library, and nothing is given. */
 SPARSEBIT_API sbit_status sbit_sparse_shrink(sbit_sparse *sparse, const sbit_feed *feed,
                                              sbit_graph **out, sbit_error *error);
+/* False: INEXACT_NORM let a LayerNormalization lose channels, so that what sbit_sparse_shrink gives
+ * is no masked graph's equal: it was run, not compared. After shrink. */
+SPARSEBIT_API bool sbit_sparse_is_exact(const sbit_sparse *sparse);
 /* Shrinks, checks and saves. */
 SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const char *path,
                                                   const sbit_onnx_write_desc *desc,

@@ -100,6 +100,7 @@ typedef struct sbit__labeler {
     size_t computed_count, computed_capacity;
     bool changed; /* labels were joined */
     const char *outputs; /* names of graph outputs that may lose channels, "a,b" or "all" */
+    bool inexact;        /* normalized axes may lose channels */
 } sbit__labeler;
 
 /* The name is one of the list. */
@@ -118,9 +119,10 @@ typedef struct sbit__label_frame {
 } sbit__label_frame;
 
 /* Labels of all values of a graph (not of its bodies), at the smallest size that it accepts, batch
- * 2; outputs: as above, or "". Lives in `arena`, but for what sbit__labeler_deinit frees (also after a failure). */
+ * 2; outputs: as above, or ""; inexact: as above. Lives in `arena`, but for what sbit__labeler_deinit frees (also after a failure). */
 SBIT__FN sbit_status sbit__labeler_run(sbit__labeler *labeler, const sbit_graph *graph,
-                                       const char *outputs, sbit__arena *arena, sbit_error *error);
+                                       const char *outputs, bool inexact, sbit__arena *arena,
+                                       sbit_error *error);
 SBIT__FN void sbit__labeler_deinit(sbit__labeler *labeler);
 
 /* labels.c */

@@ -88,6 +88,8 @@ static const cli_option cli_options[] = {
      "likewise, what is pruned before anything is scored"},
     {"--save-masks", NULL, "FILE", CLI_TEXT, CLI_AT(save_masks), 0, 0, NULL,
      "write the masks, as .npz or .json"},
+    {"--inexact-norm", NULL, NULL, CLI_FLAG, CLI_AT(inexact_norm), 0, 0, NULL,
+     "what LayerNormalization normalizes may lose channels: no masked model is equal to the result"},
     {"--mask-only", NULL, NULL, CLI_FLAG, CLI_AT(mask_only), 0, 0, NULL,
      "set to zero what is pruned and keep all shapes"},
     {"--explain", NULL, NULL, CLI_FLAG, CLI_AT(explain), 0, 0, NULL,

@@ -23,7 +23,8 @@ typedef struct cli_numbers {
 typedef struct cli_args {
     const char *command;
     const char *operands[2];
-    bool json, keep_bn, fix_defaults, shuffle, as_is, profile, force, help, mask_only, explain, sparsity;
+    bool json, keep_bn, fix_defaults, shuffle, as_is, profile, force, help, mask_only, explain, sparsity,
+        inexact_norm;
     bool flip, rewind, keep_zeros, simulate, strict, auto_exclude, mixed_precision;
     const char *stats, *save_stats; /* files of what observers saw */
     const char *encodings, *save_encodings;

@@ -92,6 +92,9 @@ static int cli_prune_configure(cli_pruning *p)
     if (args->prune_outputs != NULL) {
         CLI_TRY(cli_prune_set(p, "SPARSER.PRUNE_OUTPUTS", args->prune_outputs, "--prune-outputs"));
     }
+    if (args->inexact_norm) {
+        CLI_TRY(cli_prune_set(p, "SPARSER.INEXACT_NORM", "true", "--inexact-norm"));
+    }
     if (args->search != NULL) {
         CLI_TRY(cli_prune_set(p, "SPARSER.SEARCH", args->search, "--search"));
     }
@@ -411,7 +414,10 @@ static int cli_prune_show(const cli_pruning *p)
         }
         printf("\n");
     }
-    printf("%s", p->unchanged ? "unchanged" : p->args->mask_only ? "masked" : "equal to the masked model");
+    printf("%s", p->unchanged                         ? "unchanged"
+                 : p->args->mask_only                 ? "masked"
+                 : !sbit_sparse_is_exact(p->sparse) ? "not compared: a normalized axis lost channels"
+                                                      : "equal to the masked model");
     if (p->bytes_after > 0) {
         printf(", %.2f s: %s", p->seconds, p->args->out);
     }
