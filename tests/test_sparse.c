@@ -770,6 +770,43 @@ TEST(normalized_axes_lose_channels)
     }
 }
 
+/* A token that is expanded to the batch, as vision transformers have it: the shape is computed. */
+TEST(computed_shapes_of_expand_follow_the_channels)
+{
+    const float w[] = {4, 0.1f, 2, 3, -1, 0.2f, 1, 2}, gamma[] = {1, 2, 3, 4}, token[] = {1, 2, 3, 4};
+    const int64_t zero[] = {0}, one[] = {1}, four[] = {4};
+    build b;
+    sbit_graph *out = NULL;
+    build_begin(&b, 17);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,3,2");
+    const sbit_value_id shape = build_unary(&b, "Shape", "shape", x);
+    const sbit_value_id batch =
+        build_binary(&b, "Gather", "batch", shape, build_constant(&b, "zero", SBIT_I64, "1", zero));
+    const sbit_value_id parts[3] = {batch, build_constant(&b, "one", SBIT_I64, "1", one),
+                                    build_constant(&b, "four", SBIT_I64, "1", four)};
+    const sbit_attr first = build_int("axis", 0), second = build_int("axis", 1);
+    const sbit_value_id tokens =
+        build_binary(&b, "Expand", "tokens", build_constant(&b, "token", SBIT_F32, "1,1,4", token),
+                     build_node(&b, "Concat", "target", parts, 3, &first, 1));
+    const sbit_value_id both[2] = {
+        tokens, build_binary(&b, "MatMul", "fc", x, build_constant(&b, "w", SBIT_F32, "2,4", w))};
+    const sbit_value_id inputs[2] = {build_node(&b, "Concat", "all", both, 2, &second, 1),
+                                     build_constant(&b, "gamma", SBIT_F32, "4", gamma)};
+    const sbit_value_id y = build_node(&b, "LayerNormalization", "norm", inputs, 2, NULL, 0);
+    build_output(&b, build_binary(&b, "MatMul", "out", y, build_weights(&b, "v", "4,3", 1)));
+    sbit_sconfig *config = configure(
+        &b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, INEXACT_NORM: true}\n");
+    if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+        CHECK_EQ_I64(dim(out, "w", 1), 2); /* and it ran */
+        CHECK_EQ_I64(dim(out, "token", 2), 2);
+        CHECK_NEAR(number(out, "token", 1), 4, 0);
+        CHECK(strstr(b.warning, "normalized axis") != NULL);
+    }
+    sbit_graph_destroy(out);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
 /* Two of every four neighbours along the inputs, exactly; outputs nearer than without the update. */
 TEST(admm_prunes_n_of_m)
 {

@@ -158,9 +158,52 @@ static sbit_status sbit__follow_reshape(const sbit__follow *f, sbit_error *error
     return sbit__follow_target(f, "shape", 1, error);
 }
 
+/* A shape that is computed becomes Min(shape, [..., the channels that stay, ...]). */
+static sbit_status sbit__follow_bound(const sbit__follow *f, int32_t axis, sbit_error *error)
+{
+    const sbit_type *shape = f->sparse->labeler.infer.types[f->node->inputs[1].idx];
+    const sbit_node_id id = f->node->id;
+    const int64_t count = shape->dims[0].value, at = axis - (sbit__follow_out(f, 0)->rank - count);
+    int64_t *bounds = (int64_t *)sbit__arena_array(f->arena, (size_t)count + 1, sizeof *bounds);
+    sbit_value_id inputs[2], bounded;
+    sbit_node_desc desc;
+    sbit_node_id made;
+    sbit_type type = *shape;
+    sbit_tensor tensor;
+    if (at < 0) {
+        return SBIT_OK;
+    }
+    if (bounds == NULL) {
+        return sbit__fail_oom(error, (size_t)count * sizeof *bounds);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        bounds[i] = i == at ? sbit__cut_kept(f->sparse, f->node->outputs[0], axis) : INT64_MAX;
+    }
+    memset(&tensor, 0, sizeof tensor);
+    memset(&desc, 0, sizeof desc);
+    tensor.dtype = SBIT_I64;
+    tensor.rank = 1;
+    tensor.dims[0] = count;
+    tensor.data = bounds;
+    inputs[0] = f->node->inputs[1];
+    SBIT__TRY(sbit_graph_add_constant(f->graph, "bounds", &tensor, &inputs[1], error));
+    SBIT__TRY(sbit_graph_add_value(f->graph, "bounded_shape", &type, &bounded, error));
+    desc.op_type = "Min";
+    desc.inputs = inputs;
+    desc.input_count = 2;
+    desc.outputs = &bounded;
+    desc.output_count = 1;
+    desc.before = id;
+    SBIT__TRY(sbit_graph_add_node(f->graph, &desc, &made, error));
+    return sbit_graph_set_node_input(f->graph, id, 1, bounded, error);
+}
+
 static sbit_status sbit__follow_expand(const sbit__follow *f, sbit_error *error)
 {
-    return sbit__follow_target(f, "", 1, error);
+    const int32_t axis = sbit__follow_axis(f, f->node->outputs[0]);
+    return axis >= 0 && sbit__graph_constant(f->graph, f->node->inputs[1]) == NULL
+               ? sbit__follow_bound(f, axis, error)
+               : sbit__follow_target(f, "", 1, error);
 }
 
 /* Sizes of Resize: for all axes, or those of the attribute. */

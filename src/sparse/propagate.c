@@ -560,6 +560,10 @@ static sbit_status sbit__mover_run(sbit__mover *mover, sbit_error *error)
 static bool sbit__mover_computes(const sbit__mover *mover)
 {
     const sbit__label_frame *frame = mover->frame;
+    if (frame->node->domain[0] == '\0' && sbit__streq(frame->node->op_type, "Expand") &&
+        sbit_graph_opset(frame->labeler->graph, "") >= 12) {
+        return false; /* a computed shape is bounded when channels go: sbit__follow_expand */
+    }
     for (size_t i = 0; i < frame->node->input_count; i++) {
         if (frame->node->inputs[i].idx != 0 && !sbit__mover_moves(mover, i) &&
             !sbit_graph_value(frame->labeler->graph, frame->node->inputs[i])->is_constant) {
