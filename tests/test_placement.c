@@ -234,7 +234,7 @@ TEST(attention_masks_stay_exact)
 {
     static const char *const names[2] = {"x", "am"};
     static const char *const profiles[] = {"generic",  "sparsebit", "onnxruntime",
-                                           "openvino", "tensorrt",  "mcu"};
+                                           "openvino", "tensorrt",  "mcu", "residual"};
     static const float fars[] = {-1e4f, -1e9f, -3.4e38f, -(float)INFINITY};
     static float x[2][4 * TOKENS * WIDTH], am[2][4 * TOKENS];
     sbit_rng rng = sbit_rng_seed(8);
@@ -245,7 +245,7 @@ TEST(attention_masks_stay_exact)
         am[0][i] = 1.0f;
         am[1][i] = i % TOKENS < 3 + i / TOKENS ? 1.0f : 0.0f;
     }
-    for (size_t p = 0; p < 6; p++) {
+    for (size_t p = 0; p < 7; p++) {
         for (int kind = MASK_ADD; kind <= MASK_NONE; kind++) {
             for (size_t f = 0; f < 4; f++) {
                 const bool finite_only =
@@ -505,6 +505,29 @@ static void sentinels(float sentinel, bool told)
         const int warnings = b.warnings;
         build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "again");
         CHECK_EQ_I64(b.warnings, warnings); /* said once */
+    }
+    sbit_quant_destroy(quant);
+    build_end(&b);
+}
+
+/* Behind a Relu6 most is 0, some is 6, little lies in between: nothing stands for a mask. */
+TEST(what_saturates_is_no_sentinel)
+{
+    build b;
+    float data[64 * 64];
+    build_begin(&b, 17);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,64");
+    build_output(&b, build_binary(&b, "MatMul", "y", x, build_weights(&b, "w", "64,8", 1)));
+    sbit_quant *quant = placement_quant(&b, "generic", NULL, NULL);
+    for (int i = 0; i < 64 * 64; i++) {
+        data[i] = i % 512 == 2 ? 6.0f : i % 1024 == 8 ? 4.5f : i % 64 == 0 ? 0.01f : 0.0f;
+    }
+    const sbit_tensor tensor = {SBIT_F32, 2, {64, 64, 0, 0, 0, 0, 0, 0}, data};
+    if (!b.failed && quant != NULL) {
+        build_do(&b, sbit_quant_prepare_calibration(quant, &b.error), "prepare");
+        build_do(&b, sbit_quant_forward(quant, NULL, &tensor, 1, &b.error), "calibrate");
+        build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc");
+        CHECK(strstr(b.warning, "set its range") == NULL);
     }
     sbit_quant_destroy(quant);
     build_end(&b);

@@ -367,11 +367,12 @@ TEST(four_bits_in_a_model_that_is_lifted)
 /* ---- profiles */
 /* Add(conv, relu) in both orders: what a convolution makes goes in as it is, the residual branch
  * through a pair of its own. */
-TEST(tensorrt_quantizes_the_residual_branch_of_a_sum)
+TEST(the_residual_branch_of_a_sum_is_quantized)
 {
     static float data[SAMPLES * 3 * 16];
     gauss(data, SAMPLES * 3 * 16, 51, 1.0f);
-    for (int order = 0; order < 2; order++) {
+    for (int k = 0; k < 4; k++) {
+        const int order = k % 2;
         target t;
         memset(&t, 0, sizeof t);
         build_begin(&t.b, 13);
@@ -382,7 +383,7 @@ TEST(tensorrt_quantizes_the_residual_branch_of_a_sum)
             build_binary(&t.b, "Add", "sum", order == 0 ? c : r, order == 0 ? r : c);
         build_output(&t.b, same_conv(&t.b, "d", build_unary(&t.b, "Relu", "s", sum), 3, false));
         const sbit_tensor x = build_tensor(SBIT_F32, "4,3,4,4", data);
-        target_quantize(&t, "tensorrt", NULL, &x);
+        target_quantize(&t, k < 2 ? "tensorrt" : "residual", NULL, &x);
         const sbit_node *add = t.b.failed ? NULL : target_node(&t, "Add");
         for (size_t i = 0; CHECK(add != NULL) && i < 2; i++) {
             const sbit_node *from = target_producer(&t, add->inputs[i]);

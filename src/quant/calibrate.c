@@ -67,7 +67,7 @@ SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
     sbit__free(a, site->quantizer_state, site->quantizer_bytes);
     site->observer_state = site->quantizer_state = NULL;
     site->observed = site->warned = false;
-    site->extreme = 0.0f;
+    site->extreme = site->second = 0.0f;
     site->rest = 0.0;
     site->extreme_count = site->rest_count = 0;
     sbit__site_forget_rounding(quant, site);
@@ -198,6 +198,7 @@ static void sbit__site_note_extreme(sbit__site *site, const sbit_tensor *tensor,
         return;
     }
     if (extreme > site->extreme) {
+        site->second = site->extreme;
         site->extreme = extreme;
         site->extreme_count = 0;
     }
@@ -206,6 +207,7 @@ static void sbit__site_note_extreme(sbit__site *site, const sbit_tensor *tensor,
         if (size < site->extreme) {
             site->rest += (double)size;
             site->rest_count++;
+            site->second = size > site->second ? size : site->second;
         } else {
             site->extreme_count++;
         }

@@ -65,6 +65,10 @@ static const sbit_profile_row sbit__profiles[] = {
                   SBIT_PROFILE_RESIDUAL_INPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS |
                       SBIT_PROFILE_SYMMETRIC_ONLY,
                   SBIT_QSCHEME_PER_TENSOR_SYMMETRIC, 8),
+    SBIT__PROFILE("residual",
+                  "inputs and residual branches: a sum is added up before it is rounded",
+                  SBIT_PROFILE_RESIDUAL_INPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS,
+                  SBIT_QSCHEME_PER_TENSOR_AFFINE, 0),
     SBIT__PROFILE("mcu", "generic with int8 activations",
                   SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS |
                       SBIT_PROFILE_SIGNED_AFFINE,

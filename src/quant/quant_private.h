@@ -126,9 +126,9 @@ typedef struct sbit__site {
     bool observed, waiting; /* saw something; wants to see the data of this pass */
     float *weight;          /* weights: the values as float32; see sbit__site_weight */
     float *piece;           /* [2 * parts]: min and max of one piece of data */
-    /* of activations, from some of their values: the largest size and how often it was, exactly;
-     * the sum of the others' sizes and how many they are */
-    float extreme;
+    /* of activations, from some of their values: the largest size and how often it was, exactly; the
+     * largest below it; the sum of the others' sizes and how many they are */
+    float extreme, second;
     double rest;
     int64_t extreme_count, rest_count;
     bool warned; /* of an extreme that leaves the others no steps */

@@ -298,14 +298,15 @@ static void sbit__calc_floor(sbit_quant *quant, sbit__site *site)
     }
 }
 
-/* Says once that a number which comes again and again (a sentinel, as masks are) sets the range, so
- * that the other values are less than half a step on average. */
+/* Says once that a number which comes again and again (a sentinel, as masks are), far from all
+ * others, sets the range, so that these are less than half a step on average. What saturates
+ * (Relu6) has values in between. */
 static void sbit__calc_warn_sentinels(const sbit_quant *quant, sbit__site *site)
 {
     const char *name = sbit__site_value(site)->name;
     const double size = site->rest / (double)(site->rest_count > 0 ? site->rest_count : 1);
     if (site->warned || site->fixed_range || site->extreme_count < 4 || site->rest_count < 4 ||
-        size <= 0.0 || size >= 0.5 * (double)site->scale[0]) {
+        site->second > 0.5f * site->extreme || size <= 0.0 || size >= 0.5 * (double)site->scale[0]) {
         return;
     }
     site->warned = true;
