@@ -1082,6 +1082,76 @@ TEST(float_chains_run_with_channels_last)
     check_floats(fast, plain, 20, 2e-5);
 }
 
+/* x [1,8,6,5] - Conv - Resize - two Conv - channel shuffle - Split: a Conv and a ReduceMean, a Transpose
+ * to channels last. *moves: nodes that only move elements and ran. */
+static void run_shuffle(bool plain, float *out, int *moves, int *shuffles)
+{
+    build b;
+    sbit_session_desc desc;
+    sbit_node_profile nodes[32];
+    static float x[8 * 6 * 5];
+    static const float scales[4] = {1, 1, 2, 2};
+    static const int64_t apart[5] = {1, 2, 6, 12, 10}, back[4] = {1, 12, 12, 10}, sizes[2] = {6, 6};
+    static const int64_t turn[5] = {0, 2, 1, 3, 4}, last[4] = {0, 2, 3, 1}, spatial[2] = {2, 3};
+    const sbit_attr by = build_ints("perm", turn, 5), to = build_ints("perm", last, 4);
+    const sbit_attr over = build_ints("axes", spatial, 2), axis = build_int("axis", 1);
+    sbit_value_id in[3], halves[2];
+    memset(&desc, 0, sizeof desc);
+    desc.disable_fusion = plain;
+    build_begin(&b, 17);
+    in[0] = build_input(&b, "x", SBIT_F32, "1,8,6,5");
+    in[0] = build_binary(&b, "Conv", "first", in[0], build_weights(&b, "w", "12,8,1,1", 1));
+    in[1].idx = 0;
+    in[2] = build_constant(&b, "scales", SBIT_F32, "4", scales);
+    in[0] = build_node(&b, "Resize", "resize", in, 3, NULL, 0);
+    in[1] = build_binary(&b, "Conv", "a", in[0], build_weights(&b, "wa", "6,12,1,1", 2));
+    in[0] = build_binary(&b, "Conv", "b", in[0], build_weights(&b, "wb", "6,12,1,1", 3));
+    in[0] = build_node(&b, "Concat", "join", in, 2, &axis, 1);
+    in[0] = build_binary(&b, "Reshape", "apart", in[0],
+                         build_constant(&b, "s", SBIT_I64, "5", apart));
+    in[0] = build_node(&b, "Transpose", "turn", in, 1, &by, 1);
+    in[0] = build_binary(&b, "Reshape", "back", in[0],
+                         build_constant(&b, "t", SBIT_I64, "4", back));
+    in[1] = build_constant(&b, "sizes", SBIT_I64, "2", sizes);
+    build_node_outputs(&b, "", "Split", "split", in, 2, &axis, 1, halves, 2);
+    in[0] = build_binary(&b, "Conv", "c", halves[0], build_weights(&b, "wc", "20,6,3,3", 4));
+    build_output(&b, build_node(&b, "ReduceMean", "mean", in, 1, &over, 1));
+    in[0] = build_binary(&b, "Conv", "d", halves[1], build_weights(&b, "wd", "20,6,1,1", 5));
+    build_output(&b, build_node(&b, "Transpose", "last", in, 1, &to, 1));
+    sbit_session *session = session_of(&b, &desc);
+    *moves = *shuffles = 0;
+    if (session != NULL) {
+        fill(x, 8 * 6 * 5, 7);
+        set_floats(session, "x", "1,8,6,5", x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        memcpy(out, floats_of(session, 0), 20 * sizeof(float));
+        memcpy(out + 20, floats_of(session, 1), 20 * 12 * 10 * sizeof(float));
+        const size_t count = sbit_session_profile(session, nodes, 32);
+        for (size_t i = 0; i < count && i < 32; i++) {
+            const char *op = nodes[i].fused_into.idx == 0 ? nodes[i].lowered->op_type : "";
+            *moves += strcmp(op, "Split") == 0 || strcmp(op, "Reshape") == 0 ||
+                      strcmp(op, "Transpose") == 0 || strcmp(op, "ReduceMean") == 0;
+            *shuffles += strcmp(op, "ShuffleLast") == 0 || strcmp(op, "Identity") == 0 ||
+                         strcmp(op, "GlobalAveragePoolLast") == 0;
+        }
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+TEST(shuffles_resizes_and_means_run_with_channels_last)
+{
+    static float fast[20 + 20 * 12 * 10], plain[20 + 20 * 12 * 10];
+    int moves = 0, shuffles = 0;
+    run_shuffle(true, plain, &moves, &shuffles);
+    CHECK_EQ_I64(moves, 6);
+    CHECK_EQ_I64(shuffles, 0);
+    run_shuffle(false, fast, &moves, &shuffles);
+    CHECK_EQ_I64(moves, 0);
+    CHECK_EQ_I64(shuffles, 3);
+    check_floats(fast, plain, 20 + 20 * 12 * 10, 2e-5);
+}
+
 /* x [N,16,H,W] of `declared` shape - Conv 3 x 3: what it was lowered to. */
 static sbit_session *square_session(build *b, const char *declared, const sbit_value_shape *shape)
 {

@@ -1379,6 +1379,33 @@ TEST(conv_driver_winograd)
     winograd = 0;
 }
 
+/* Also three rows next to each other, and what is behind them stays. */
+TEST(rows_and_columns_are_exchanged_and_zipped)
+{
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 13};
+    for (int isa = 0; isa < SBIT_ISA_COUNT; isa++) {
+        const sbit__last_kernels *last = sbit__last_kernels_of((sbit_isa)isa);
+        for (size_t i = 0; last != NULL && sbit_isa_available((sbit_isa)isa) && i < 64; i++) {
+            const int64_t rows = sizes[i / 8], columns = sizes[i % 8];
+            float x[13 * 13 + 1], y[13 * 13 + 1], z[2 * 13 + 1];
+            for (int64_t k = 0; k < 13 * 13; k++) {
+                x[k] = (float)k;
+            }
+            y[rows * columns] = z[2 * columns] = -1.0f;
+            last->last_exchange(rows, columns, x, columns, y, rows);
+            last->last_zip(columns, x, x + 13, z);
+            bool same = y[rows * columns] == -1.0f && z[2 * columns] == -1.0f;
+            for (int64_t k = 0; k < rows * columns; k++) {
+                same = same && y[k] == x[k % rows * columns + k / rows];
+            }
+            for (int64_t k = 0; k < columns; k++) {
+                same = same && z[2 * k] == x[k] && z[2 * k + 1] == x[13 + k];
+            }
+            CHECK(same);
+        }
+    }
+}
+
 TEST(conv_driver_with_channels_last_random)
 {
     channels_last = true;

@@ -179,6 +179,26 @@ SBIT__FN sbit_value_id sbit__lower_in(const sbit_node *node, size_t index)
     return index < node->input_count ? node->inputs[index] : none;
 }
 
+SBIT__FN uint32_t sbit__lower_axes(const sbit__lowering *lower, const sbit_node *node,
+                                   int32_t rank)
+{
+    const sbit_attr *attr = sbit_node_attr(node, "axes");
+    const sbit_tensor *tensor = sbit__lower_constant(lower, sbit__lower_in(node, 1));
+    const int64_t count = attr != NULL     ? (int64_t)attr->count
+                          : tensor != NULL ? sbit_tensor_count(tensor)
+                                           : 0;
+    uint32_t seen = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t axis = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(tensor, i);
+        const int64_t at = axis < 0 ? axis + rank : axis;
+        if (at < 0 || at >= SBIT_MAX_RANK) {
+            return 0;
+        }
+        seen |= 1u << at;
+    }
+    return seen;
+}
+
 SBIT__FN bool sbit__lower_before(const sbit__lowering *lower, const sbit_node *a,
                                  const sbit_node *b)
 {

@@ -1073,26 +1073,6 @@ static sbit_status sbit__int_softmax(sbit__lowering *lower, const sbit_node *nod
     return sbit__int_single(lower, node, "QSoftmax", &x, &q, build, q.x, error);
 }
 
-/* The axes of a reduction as bits; 0: not known. */
-static uint32_t sbit__int_axes(const sbit__lowering *lower, const sbit_node *node, int32_t rank)
-{
-    const sbit_attr *attr = sbit_node_attr(node, "axes");
-    const sbit_tensor *tensor = sbit__lower_constant(lower, sbit__lower_in(node, 1));
-    const int64_t count = attr != NULL     ? (int64_t)attr->count
-                          : tensor != NULL ? sbit_tensor_count(tensor)
-                                           : 0;
-    uint32_t seen = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t axis = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(tensor, i);
-        const int64_t at = axis < 0 ? axis + rank : axis;
-        if (at < 0 || at >= SBIT_MAX_RANK) {
-            return 0;
-        }
-        seen |= 1u << at;
-    }
-    return seen;
-}
-
 /* ReduceMean over all positions is a global average pool; without keepdims, flattened. Positions
  * are the axes behind N and C, or those between N and C (tokens). */
 static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
@@ -1105,7 +1085,7 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
         return SBIT_OK;
     }
     const sbit_type *type = sbit__lower_type(lower, node->inputs[0]);
-    const uint32_t axes = sbit__int_axes(lower, node, type->rank);
+    const uint32_t axes = sbit__lower_axes(lower, node, type->rank);
     const uint32_t all = type->rank >= 3 ? (1u << type->rank) - 1u : 0;
     const bool last = axes == (all >> 1 & ~1u) && all != 0; /* N, positions, C */
     if (all == 0 || (!last && axes != (all & ~3u))) {

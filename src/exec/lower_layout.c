@@ -443,6 +443,45 @@ static sbit_status sbit__layout_shuffle(sbit__lowering *lower, const sbit_node *
     return sbit__lower_replace(lower, &desc, NULL, error);
 }
 
+/* Concat of two halves, QShuffle of two groups, Split in halves: ShuffleLast. Each step is one
+ * replacement, when what is in front or behind has its channels last. */
+static sbit_status sbit__layout_zip(sbit__lowering *lower, const sbit_node *node,
+                                    sbit_error *error)
+{
+    const bool shuffle = sbit__layout_is(node, "QShuffle");
+    const sbit_node *other = shuffle ? sbit__lower_producer(lower, node->inputs[0])
+                                     : sbit__lower_user(lower, node->outputs[0]);
+    const sbit_type *x = sbit__lower_type(lower, node->inputs[0]);
+    const int32_t last = x->rank - 1;
+    sbit__lower_desc desc;
+    if (!sbit__lower_is(lower, other, shuffle ? "Concat" : "Split") || x->dtype != SBIT_F32 ||
+        (sbit_node_int(other, "axis", 0) != last && sbit_node_int(other, "axis", 0) != -1)) {
+        return SBIT_OK;
+    }
+    const sbit_value_id *parts = shuffle ? other->inputs : other->outputs;
+    if ((shuffle ? other->input_count : other->output_count) != 2 || parts[0].idx == 0 ||
+        parts[1].idx == 0 || node->output_count != 1 ||
+        (shuffle && (sbit_node_int(node, "groups", 1) != 2 ||
+                     !sbit__lower_inner(lower, node->inputs[0], 1)))) {
+        return SBIT_OK;
+    }
+    const sbit_type *a = sbit__lower_type(lower, parts[0]), *b = sbit__lower_type(lower, parts[1]);
+    if (!sbit__same_dims(a, b) || !sbit__dim_known(a->dims[last]) ||
+        (!shuffle && (a->dims[last].value % 2 != 0 || !sbit__same_dims(a, x)))) {
+        return SBIT_OK;
+    }
+    const sbit_node_id nodes[2] = {node->id, other->id};
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "ShuffleLast";
+    desc.inputs = shuffle ? parts : node->inputs;
+    desc.input_count = 2;
+    desc.outputs = shuffle ? node->outputs : parts;
+    desc.output_count = shuffle ? 1 : 2;
+    desc.nodes = nodes;
+    desc.node_count = 2;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
 /* >>all nodes */
 
 /* Bytes behind ToLast are uint8 whatever they stood for: what computes takes floats only, what
@@ -561,14 +600,6 @@ static int64_t sbit__layout_winograd(const sbit__lowering *lower, const sbit_nod
     return 0;
 }
 
-/* Few channels on both sides, and the input has them first: measured to be no faster. */
-static bool sbit__layout_is_thin(const sbit__lowering *lower, const sbit_node *node)
-{
-    const sbit_type *w = sbit__lower_type(lower, node->inputs[1]);
-    return sbit__layout_source(lower, node->inputs[0]).idx == 0 && w->rank >= 3 &&
-           sbit__layout_dim(w, 1, 16) <= 4 && sbit__layout_dim(w, 0, 32) <= 16;
-}
-
 static sbit_status sbit__layout_conv(sbit__lowering *lower, const sbit_node *node,
                                      sbit_error *error)
 {
@@ -577,7 +608,7 @@ static sbit_status sbit__layout_conv(sbit__lowering *lower, const sbit_node *nod
     sbit__layout_build *build = (sbit__layout_build *)lower->work;
     if (!sbit__layout_is_f32(lower, node->inputs[0]) ||
         !sbit__layout_is_f32(lower, node->outputs[0]) ||
-        !sbit__layout_fixed(lower, node->inputs[1], 4) || sbit__layout_is_thin(lower, node) ||
+        !sbit__layout_fixed(lower, node->inputs[1], 4) ||
         !sbit__layout_copy(node, build)) {
         return SBIT_OK;
     }
@@ -608,6 +639,100 @@ static sbit_status sbit__layout_pool(sbit__lowering *lower, const sbit_node *nod
     return sbit__layout_finish(lower, id, build, error);
 }
 
+/* ReduceMean over all positions is a global pool. */
+static sbit_status sbit__layout_mean(sbit__lowering *lower, const sbit_node *node,
+                                     sbit_error *error)
+{
+    const int32_t rank = sbit__lower_type(lower, node->inputs[0])->rank;
+    const sbit_node_id id = node->id;
+    sbit__layout_build *build = (sbit__layout_build *)lower->work;
+    const sbit_value_id source = sbit__layout_source(lower, node->inputs[0]);
+    if (source.idx == 0 || rank < 3 || sbit_node_int(node, "keepdims", 1) == 0 ||
+        !sbit__layout_is_f32(lower, node->outputs[0]) ||
+        sbit__lower_axes(lower, node, rank) != (((1u << rank) - 1u) & ~3u)) {
+        return SBIT_OK;
+    }
+    memset(build, 0, sizeof *build);
+    build->inputs[0] = source;
+    build->input_count = 1;
+    build->domain = "sbit";
+    build->op_type = "GlobalAveragePoolLast";
+    return sbit__layout_finish(lower, id, build, error);
+}
+
+/* A nearest Resize copies runs of channels: its numbers by axis are put in order. */
+static sbit_status sbit__layout_resize(sbit__lowering *lower, const sbit_node *node,
+                                       sbit_error *error)
+{
+    const sbit_value_id source = sbit__layout_source(lower, node->inputs[0]);
+    const sbit_node_id id = node->id;
+    sbit__layout_build *build = (sbit__layout_build *)lower->work;
+    const int32_t rank = sbit__lower_type(lower, node->inputs[0])->rank;
+    if (source.idx == 0 || !sbit__layout_is_f32(lower, node->outputs[0]) ||
+        !sbit__streq(sbit_node_string(node, "mode", "nearest"), "nearest") ||
+        sbit__streq(sbit_node_string(node, "coordinate_transformation_mode", ""),
+                    "tf_crop_and_resize") ||
+        sbit_node_attr(node, "axes") != NULL || node->input_count < 3 ||
+        !sbit__layout_copy(node, build)) {
+        return SBIT_OK;
+    }
+    for (size_t i = 1; i < build->input_count; i++) {
+        const sbit_tensor *numbers = sbit__lower_constant(lower, node->inputs[i]);
+        unsigned char bytes[SBIT_MAX_RANK * 8];
+        sbit_tensor ordered;
+        if (i == 1 || (numbers != NULL && sbit_tensor_count(numbers) == 0)) {
+            build->inputs[i].idx = 0; /* roi, or nothing */
+            continue;
+        }
+        if (node->inputs[i].idx == 0) {
+            continue;
+        }
+        if (numbers == NULL || sbit_tensor_count(numbers) != rank) {
+            return SBIT_OK;
+        }
+        const size_t each = sbit_tensor_bytes(numbers) / (size_t)rank;
+        const unsigned char *from = (const unsigned char *)numbers->data;
+        memcpy(bytes, from, each);
+        memcpy(bytes + each, from + 2 * each, (size_t)(rank - 2) * each);
+        memcpy(bytes + (size_t)(rank - 1) * each, from + each, each);
+        ordered = *numbers;
+        ordered.data = bytes;
+        SBIT__TRY(sbit_graph_add_constant(lower->graph, "sizes", &ordered, &build->inputs[i],
+                                          error));
+    }
+    build->inputs[0] = source;
+    return sbit__layout_finish(lower, id, build, error);
+}
+
+/* The caller's own way to channels last: there they are. */
+static sbit_status sbit__layout_transpose(sbit__lowering *lower, const sbit_node *node,
+                                          sbit_error *error)
+{
+    const sbit_value_id source = sbit__layout_source(lower, node->inputs[0]);
+    const sbit_attr *perm = sbit_node_attr(node, "perm");
+    const int32_t rank = sbit__lower_type(lower, node->inputs[0])->rank;
+    sbit__lower_desc desc;
+    bool same = source.idx != 0 && perm != NULL && (int32_t)perm->count == rank && rank >= 3 &&
+                sbit__lower_type(lower, node->inputs[0])->dtype == SBIT_F32;
+    for (int32_t i = 0; same && i < rank; i++) {
+        same = perm->ints[i] == (i == 0 ? 0 : i == rank - 1 ? 1 : i + 1);
+    }
+    if (!same) {
+        return sbit__layout_shuffle(lower, node, true, error);
+    }
+    const sbit_node_id id = node->id;
+    memset(&desc, 0, sizeof desc);
+    desc.domain = "";
+    desc.op_type = "Identity";
+    desc.inputs = &source;
+    desc.input_count = 1;
+    desc.outputs = node->outputs;
+    desc.output_count = 1;
+    desc.nodes = &id;
+    desc.node_count = 1;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
 static sbit_status sbit__layout_float(sbit__lowering *lower, const sbit_node *node,
                                       sbit_error *error)
 {
@@ -635,8 +760,17 @@ static sbit_status sbit__layout_float(sbit__lowering *lower, const sbit_node *no
             return sbit__layout_pool(lower, node, pools[i][1], error);
         }
     }
+    if (sbit__layout_is(node, "QShuffle") || sbit__layout_is(node, "ShuffleLast")) {
+        return sbit__layout_zip(lower, node, error);
+    }
     if (sbit__lower_is(lower, node, "Transpose")) {
-        return sbit__layout_shuffle(lower, node, true, error);
+        return sbit__layout_transpose(lower, node, error);
+    }
+    if (sbit__lower_is(lower, node, "ReduceMean")) {
+        return sbit__layout_mean(lower, node, error);
+    }
+    if (sbit__lower_is(lower, node, "Resize")) {
+        return sbit__layout_resize(lower, node, error);
     }
     if (sbit__layout_in(node, "sbit", passes) ||
         (sbit__layout_in(node, "", plain) && sbit__lower_is(lower, node, node->op_type) &&

@@ -95,6 +95,9 @@ SBIT__FN const sbit_node *sbit__lower_user(const sbit__lowering *lower, sbit_val
 SBIT__FN const sbit_node *sbit__lower_producer(const sbit__lowering *lower, sbit_value_id id);
 /* Input `index` of the node; none if it is not there. */
 SBIT__FN sbit_value_id sbit__lower_in(const sbit_node *node, size_t index);
+/* The axes of a reduction as bits; 0: not known. */
+SBIT__FN uint32_t sbit__lower_axes(const sbit__lowering *lower, const sbit_node *node,
+                                   int32_t rank);
 /* a stands before b. */
 SBIT__FN bool sbit__lower_before(const sbit__lowering *lower, const sbit_node *a,
                                  const sbit_node *b);

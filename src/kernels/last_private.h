@@ -72,6 +72,8 @@ typedef struct sbit__last_cell {
     X(void, last_winograd_store,                                                                   \
       (int m, const sbit__last_cell *cell, const float *sums, int64_t step, float *middle,         \
        float *y))                                                                                  \
+    /* y[2 * i] = a[i], y[2 * i + 1] = b[i] */                                                     \
+    X(void, last_zip, (int64_t n, const float *a, const float *b, float *y))                       \
     /* y[j][i] = x[i][j] */                                                                        \
     X(void, last_exchange,                                                                         \
       (int64_t rows, int64_t columns, const float *x, int64_t x_step, float *y, int64_t y_step))

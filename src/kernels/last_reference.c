@@ -71,6 +71,14 @@ SBIT__FN void sbit__last_pool__ref(int64_t channels, int64_t count, const float 
     }
 }
 
+SBIT__FN void sbit__last_zip__ref(int64_t n, const float *a, const float *b, float *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[2 * i] = a[i];
+        y[2 * i + 1] = b[i];
+    }
+}
+
 SBIT__FN void sbit__last_exchange__ref(int64_t rows, int64_t columns, const float *x,
                                        int64_t x_step, float *y, int64_t y_step)
 {

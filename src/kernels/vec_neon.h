@@ -197,6 +197,13 @@ SBIT__V_INLINE void SBIT__V(transpose4)(float32x4_t v[4])
     v[3] = vcombine_f32(vget_high_f32(a.val[1]), vget_high_f32(b.val[1]));
 }
 
+SBIT__V_INLINE void SBIT__V(zip)(float32x4_t a, float32x4_t b, float32x4_t v[2])
+{
+    const float32x4x2_t both = vzipq_f32(a, b);
+    v[0] = both.val[0];
+    v[1] = both.val[1];
+}
+
 #define SBIT__V_LAST 4
 enum {
     SBIT__V(last_m) = 6,

@@ -149,6 +149,8 @@ static const sbit__q8_kernels sbit__q8_neon = {4, 4 * sbit__tile_v__neon,
 #endif
 
 /* Wider vectors would not be faster: the memory is what takes time. */
+#define sbit__last_zip__avx2fma sbit__last_zip__sse2
+#define sbit__last_zip__avx512 sbit__last_zip__sse2
 #define sbit__last_exchange__avx2fma sbit__last_exchange__sse2
 #define sbit__last_exchange__avx512 sbit__last_exchange__sse2
 #define SBIT__LAST_REF(type, name, params) sbit__##name##__ref,

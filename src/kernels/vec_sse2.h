@@ -216,6 +216,13 @@ SBIT__V_INLINE void SBIT__V(transpose4)(__m128 v[4])
     _MM_TRANSPOSE4_PS(v[0], v[1], v[2], v[3]);
 }
 
+/* a0 b0 a1 b1 ...: the first half, the second */
+SBIT__V_INLINE void SBIT__V(zip)(__m128 a, __m128 b, __m128 v[2])
+{
+    v[0] = _mm_unpacklo_ps(a, b);
+    v[1] = _mm_unpackhi_ps(a, b);
+}
+
 #define SBIT__V_LAST 2
 enum {
     SBIT__V(last_m) = 6,

@@ -6,6 +6,8 @@
  *                      once along both axes
  *   MaxPoolLast        without indices
  *   AveragePoolLast, GlobalAveragePoolLast
+ *   ShuffleLast        two tensors of the same type: their channels by turns; in one output, or the
+ *                      first half of the channels in one and the second in another
  */
 #include "../kernels/last_private.h"
 #include "qlinear_private.h"
@@ -200,6 +202,82 @@ static sbit_status sbit__last_pool_op_run(const sbit_op_call *call, sbit_error *
     return SBIT_OK;
 }
 
+/* >>shuffle */
+
+static sbit_status sbit__last_shuffle_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    for (int32_t i = 0; i < call->output_count && i < 2; i++) {
+        sbit__op_same_type(call, i, 0);
+        if (call->output_count == 1 && call->out_type[0] != NULL && call->out_type[0]->rank > 0) {
+            sbit_dim *channels = &call->out_type[0]->dims[call->out_type[0]->rank - 1];
+            *channels = sbit__dim_mul(sbit__dim(2), *channels);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__last_shuffle_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *a = call->in_type[0], *b = call->in_type[1];
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(a) || !sbit__type_static(b)) {
+        return SBIT_OK;
+    }
+    bool alike = a->rank == b->rank && a->rank > 0;
+    for (int32_t i = 0; alike && i < a->rank; i++) {
+        alike = sbit__dim_equal(a->dims[i], b->dims[i]);
+    }
+    if (!alike ||
+        (call->output_count > 1 && a->dims[a->rank - 1].value % 2 != 0)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "inputs must be alike");
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__last_shuffle_task {
+    const sbit__last_kernels *kernels;
+    const float *a, *b;
+    float *y[2];
+    int64_t channels; /* of an input */
+} sbit__last_shuffle_task;
+
+static void sbit__last_shuffle_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__last_shuffle_task *task = (const sbit__last_shuffle_task *)user;
+    const int64_t c = task->channels;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const float *a = task->a + i * c, *b = task->b + i * c;
+        if (task->y[1] == NULL) {
+            task->kernels->last_zip(c, a, b, task->y[0] + 2 * i * c);
+        } else {
+            task->kernels->last_zip(c / 2, a, b, task->y[0] + i * c);
+            task->kernels->last_zip(c / 2, a + c / 2, b + c / 2, task->y[1] + i * c);
+        }
+    }
+}
+
+static sbit_status sbit__last_shuffle_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    sbit__last_shuffle_task task;
+    (void)error;
+    if (sbit_tensor_count(x) == 0) {
+        return SBIT_OK;
+    }
+    task.kernels = sbit__last_of(call->ctx);
+    task.a = (const float *)x->data;
+    task.b = (const float *)call->in[1]->data;
+    task.y[0] = (float *)call->out[0]->data;
+    task.y[1] = call->output_count > 1 ? (float *)call->out[1]->data : NULL;
+    task.channels = x->dims[x->rank - 1];
+    sbit__parallel_range(call->ctx, sbit_tensor_count(x) / task.channels, 1 + 16384 / task.channels,
+                         sbit__last_shuffle_range, &task);
+    return SBIT_OK;
+}
+
 /* >>rows */
 #define SBIT__LAST_ROW(name, pack, infer, prepare, run, macs)                                      \
     {                                                                                              \
@@ -216,6 +294,8 @@ static const sbit_op_row sbit__last_rows[] = {
     SBIT__LAST_POOL("MaxPoolLast"),
     SBIT__LAST_POOL("AveragePoolLast"),
     SBIT__LAST_POOL("GlobalAveragePoolLast"),
+    SBIT__LAST_ROW("ShuffleLast", NULL, sbit__last_shuffle_infer, sbit__last_shuffle_prepare,
+                   sbit__last_shuffle_run, NULL),
 };
 
 #undef SBIT__LAST_ROW
