@@ -1,12 +1,12 @@
 """peers.py: time of one run beside ONNX Runtime and OpenVINO, on the same files.
 
-    make -C tests peers [PEERS="[float] [int8] [-m WORD ...] [-o RESULTS.md]"]
+    make -C tests peers [PEERS="[float] [raw] [int8] [-m WORD ...] [-o RESULTS.md]"]
 
-float: the graphs that `simplify` writes, for all three. int8: the Q/DQ files that `quantize --target
+float: the graphs that `simplify` writes, for all three. raw: the files as they came. int8: the Q/DQ files that `quantize --target
 generic` writes, for all three, and our own float. -m: only models with that in their name.
 Each engine is measured for SBIT_SECONDS (default 0.3) and closed, one after the other, in
 SBIT_ROUNDS (5) rounds; a cell is the median of the rounds' medians. SBIT_THREADS: "1 2".
-The sections that ran are replaced in tests/bench/RESULTS.md. Needs an idle machine. Where it has
+The sections that ran are replaced in tests/bench/RESULTS.md, and drawn in RESULTS-SECTION.png. Needs an idle machine. Where it has
 AMX, OpenVINO uses it for int8; ONEDNN_MAX_CPU_ISA=AVX512_CORE_VNNI leaves it what the others have.
 """
 import argparse
@@ -37,6 +37,14 @@ MODELS = [(os.path.join("cifar10", n), CIFAR, (1, 32)) for n in (
     "vit_tiny")] + [(os.path.join("bench", n), IMAGES, (1,)) for n in (
         "mobilenet_v2", "mobilenet_v3_small", "squeezenet1_1")] + [
             ("zoo/efficientnet_lite0", IMAGES, (1,)), ("resnet50", IMAGES, (1,))]
+
+
+FLOATS = [(os.path.join("zoo", n), dims) for n, dims in (  # nothing to calibrate them with
+    ("super_resolution_10", (1, 224, 224)), ("ultraface_rfb320", (3, 240, 320)),
+    ("yunet_n_dynamic", (3, 320, 320)), ("ppocrv4_det", (3, 320, 320)),
+    ("ppocrv4_rec", (3, 48, 320)), ("ppocr_cls", (3, 48, 192)), ("mnist_8", (1, 28, 28)))] + [
+        ("cifar10/rowlstm", (3, 32, 32))]
+DIMS = dict(FLOATS)
 
 
 # ---- files
@@ -76,8 +84,15 @@ def repeat(run):
     return 1000 * statistics.median(times)
 
 
+def input_name(path):
+    import onnx
+    graph = onnx.load(path).graph
+    stored = {tensor.name for tensor in graph.initializer}
+    return next(i.name for i in graph.input if i.name not in stored)
+
+
 def ours(path, x, threads):
-    shape = "input=" + "x".join(map(str, x.shape))
+    shape = input_name(path) + "=" + "x".join(map(str, x.shape))
     flags = ["--shape", shape, "--threads", threads, "--as-is"]
     once = c.tool_json("bench", path, *flags, "--iters", 3)["min_ms"]
     return c.tool_json("bench", path, *flags,
@@ -135,7 +150,33 @@ def mean(values):
     return math.exp(statistics.fmean(map(math.log, values))) if values else float("nan")
 
 
-def table(section, chosen, threads):
+def chart(path, title, names, columns):
+    """Bars: time of a network over ours, by engine. columns: (engine, values; None: no value)."""
+    try:
+        import matplotlib
+    except ImportError:
+        print("     no chart: matplotlib is not installed")
+        return
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plot
+    high = 0.8 / len(columns)
+    figure, axes = plot.subplots(figsize=(8, 1 + 0.16 * len(columns) * len(names)))
+    for i, (engine, values) in enumerate(columns):
+        axes.barh([k + i * high for k in range(len(names))],
+                  [0 if v is None else v for v in values], high, label=engine)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_yticks([k + 0.4 - high / 2 for k in range(len(names))], names)
+    axes.invert_yaxis()
+    axes.set_xlabel("their time / our time (right of the line: we are faster)")
+    axes.set_title(title)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plot.close(figure)
+    print("wrote " + path)
+
+
+def table(section, chosen, threads, bars):
     integers = section == "int8"
     titles = ["ours"] + [name for name, _ in PEERS] + (["our float"] if integers else [])
     lines = ["| network | batch | " + " | ".join(t + " ms" for t in titles) + " | best peer |" +
@@ -144,17 +185,23 @@ def table(section, chosen, threads):
     against_peers, against_float = [], []
     for name, data, batches in chosen:
         try:
-            plain, integer = prepare(name, data, integers)
+            if section == "raw":
+                plain = integer = source(name)
+            else:
+                plain, integer = prepare(name, data, integers)
             path = integer if integers else plain
             for batch in batches:
                 size = 32 if name.startswith("cifar10") else 224
-                x = numpy.random.default_rng(1).standard_normal((batch, 3, size, size))
+                x = numpy.random.default_rng(1).standard_normal(
+                    (batch, *DIMS.get(name, (3, size, size))))
                 engines = [(ours, path)] + [(run, path) for _, run in PEERS]
                 values = measure(engines + [(ours, plain)] * integers, x.astype(numpy.float32),
                                  threads)
                 best = min([v for v in values[1:1 + len(PEERS)] if v is not None], default=None)
                 ratios = [None if best is None else values[0] / best]
                 against_peers += [r for r in ratios if r is not None]
+                bars.setdefault("%s b%d" % (os.path.basename(name), batch), []).extend(
+                    None if v is None else v / values[0] for v in values[1:1 + len(PEERS)])
                 if integers:
                     ratios.append(values[0] / values[-1])
                     against_float.append(ratios[-1])
@@ -197,20 +244,27 @@ def replace(path, section, lines):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("sections", nargs="*", help="float int8 (default: both)")
+    parser.add_argument("sections", nargs="*", help="float raw int8 (default: all)")
     parser.add_argument("-m", action="append", default=[], metavar="WORD")
     parser.add_argument("-o", default=os.path.join(HERE, "RESULTS.md"))
     args = parser.parse_args()
-    chosen = [m for m in MODELS if not args.m or any(word in m[0] for word in args.m)]
     if not os.path.exists(os.path.join(c.SHARED, "models")):
         c.skip("no shared models")
         c.finish("peers")
-    for section in args.sections or ["float", "int8"]:
-        lines = [about()]
+    for section in args.sections or ["float", "raw", "int8"]:
+        models = MODELS + [(name, [], (1,)) for name, _ in FLOATS] * (section != "int8")
+        chosen = [m for m in models if not args.m or any(word in m[0] for word in args.m)]
+        lines, bars = [about()], {}
         for threads in THREADS:
             title = "%d thread%s" % (threads, "" if threads == 1 else "s")
             print("-- %s, %s" % (section, title), flush=True)
-            lines += ["", title + ":", ""] + table(section, chosen, threads)
+            lines += ["", title + ":", ""] + table(section, chosen, threads, bars)
+        columns = ["%s, %d thread%s" % (name, t, "" if t == 1 else "s")
+                   for t in THREADS for name, _ in PEERS]
+        whole = [k for k, row in bars.items() if len(row) == len(columns)]
+        if whole:
+            chart(os.path.splitext(args.o)[0] + "-" + section + ".png", section, whole,
+                  [(name, [bars[k][i] for k in whole]) for i, name in enumerate(columns)])
         replace(args.o, section, lines)
     c.finish("peers")
 
