@@ -143,6 +143,25 @@ static void sbit__move_tile_range(void *data, int64_t begin, int64_t end, int32_
     }
 }
 
+/* Rows of a few elements are walked across: one long row for each. */
+static void sbit__move_turn(sbit__loop *loop)
+{
+    const int32_t last = loop->rank - 1;
+    const int64_t few = 4;
+    if (last == 0 || loop->inner > few || loop->dims[last - 1] <= few) {
+        return;
+    }
+    loop->inner = loop->dims[last - 1];
+    loop->outer = loop->outer / loop->inner * loop->dims[last];
+    loop->dims[last - 1] = loop->dims[last];
+    loop->dims[last] = loop->inner;
+    for (int32_t k = 0; k < loop->operands; k++) {
+        const int64_t stride = loop->strides[k][last];
+        loop->strides[k][last] = loop->strides[k][last - 1];
+        loop->strides[k][last - 1] = stride;
+    }
+}
+
 /* Copies the box `dims` from x (at element x0, with strides) to y; the two do not overlap. */
 static void sbit__move_box(sbit_ctx *ctx, sbit_dtype dtype, int32_t rank, const int64_t *dims,
                            const void *x, int64_t x0, const int64_t *x_strides, void *y, int64_t y0,
@@ -174,6 +193,9 @@ static void sbit__move_box(sbit_ctx *ctx, sbit_dtype dtype, int32_t rank, const 
             task.loop.strides[1][last] == 1) {
             task.across = d;
         }
+    }
+    if (task.across < 0 && task.words && task.each > 0) {
+        sbit__move_turn(&task.loop);
     }
     grain = 1 + 4 * SBIT__BLOCK / task.loop.inner;
     if (task.each == 0) { /* neighbours share bytes */
