@@ -715,6 +715,72 @@ TEST(gptq_is_near_the_best_of_all_roundings)
     }
 }
 
+/* Blocks have scales of their own: the error of the product is that of those scales' grid, and
+ * smaller than the nearest's. */
+TEST(gptq_in_blocks_is_better_than_the_nearest)
+{
+    enum {
+        ROWS = 128,
+        IN = 64,
+        OUT = 6
+    };
+    static float x[ROWS * IN], w[IN * OUT];
+    double form[2] = {0.0, 0.0};
+    sbit_rng rng = sbit_rng_seed(21);
+    for (int i = 0; i < ROWS * IN; i++) {
+        x[i] = sbit_rng_normal(&rng) + (i % IN > 0 ? 0.8f * x[i - 1] : 0.0f);
+    }
+    for (int i = 0; i < IN * OUT; i++) { /* blocks of very different size */
+        w[i] = sbit_rng_normal(&rng) * (i / OUT / 16 % 2 == 0 ? 0.05f : 1.0f);
+    }
+    for (int k = 0; k < 2; k++) {
+        build b;
+        sbit_qconfig *config = NULL;
+        sbit_quant *quant = NULL;
+        sbit_feed feed;
+        sbit_feed_desc desc;
+        float q[IN * OUT];
+        char text[300];
+        memset(&desc, 0, sizeof desc);
+        memset(&feed, 0, sizeof feed);
+        snprintf(text, sizeof text,
+                 "STEPS: [%s]\nSTEP: {GPTQ: {POSITIONS: 0}}\n"
+                 "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 3, GROUP_SIZE: 16}}\n"
+                 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 16}}\n",
+                 k == 0 ? "" : "gptq");
+        build_begin(&b, 21);
+        const sbit_value_id in = build_input(&b, "x", SBIT_F32, "N,64");
+        build_output(
+            &b, build_binary(&b, "MatMul", "y", in, build_constant(&b, "w", SBIT_F32, "64,6", w)));
+        const sbit_tensor all = build_tensor(SBIT_F32, "128,64", x);
+        desc.inputs = &all;
+        desc.input_count = 1;
+        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
+        if (!b.failed &&
+            build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant") &&
+            build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate") &&
+            build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc")) {
+            sbit_unit unit;
+            CHECK_EQ_I64(sbit_quant_units(quant, NULL, &unit, 1), 1);
+            build_do(&b, sbit__site_dequantized(quant, &quant->sites[unit.site], q, &b.error), "q");
+            for (int n = 0; n < ROWS * OUT; n++) {
+                double off = 0.0;
+                for (int i = 0; i < IN; i++) {
+                    const int at = i * OUT + n % OUT;
+                    off += ((double)w[at] - (double)q[at]) * (double)x[n / OUT * IN + i];
+                }
+                form[k] += off * off;
+            }
+        }
+        sbit_quant_destroy(quant);
+        sbit_qconfig_destroy(config);
+        sbit_feed_close(&feed);
+        build_end(&b);
+    }
+    CHECK_MSG(form[1] < 0.7 * form[0], "%g, nearest %g", form[1], form[0]);
+}
+
 /* After correction the mean of each output channel over the calibration data is that of the float
  * model: Conv with and without a bias, Gemm, MatMul with the Add behind it. */
 TEST(bias_correction_restores_the_mean)

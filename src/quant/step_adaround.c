@@ -199,6 +199,9 @@ static sbit_status sbit__adaround_unit(sbit__round_units *units, const sbit_unit
 {
     sbit__adaround t;
     const sbit_options *options = units->options;
+    if (units->quant->sites[unit->site].block > 0) {
+        return SBIT_OK; /* blocks have scales of their own: nearest */
+    }
     memset(&t, 0, sizeof t);
     t.quant = units->quant;
     t.options = options;

@@ -34,7 +34,8 @@ typedef struct sbit__gptq {
     double *h;       /* [n][n], damped, in the order of columns */
     double *u;       /* [n][n]: upper triangle of M^-1 */
     double *target;  /* [rows][n] */
-    double *work;    /* [workers][5 n] */
+    double *work;    /* [workers][8 n] */
+    int32_t *parts;  /* blocks: which scale each weight has; NULL: none */
     float *scale;    /* [groups * rows]: chosen; used if sizes > 1 */
     int64_t *column; /* [n]: which column comes i-th */
     float *out;
@@ -178,12 +179,23 @@ static void sbit__gptq_target(sbit__gptq *t, const sbit__gram *gram, int64_t r, 
 /* >>step-gptq rows */
 typedef struct sbit__gptq_row {
     double scale, least, most; /* the grid: scale times least..most */
+    const double *columns;     /* blocks: scale, least, most of each column in turn; NULL: none */
+    int64_t n;                 /* columns */
 } sbit__gptq_row;
 
-static double sbit__gptq_round(const sbit__gptq_row *grid, double value)
+/* The step of column i. */
+static double sbit__gptq_step(const sbit__gptq_row *grid, int64_t i)
 {
-    const double q = nearbyint(value / grid->scale);
-    return grid->scale * (q < grid->least ? grid->least : q > grid->most ? grid->most : q);
+    return grid->columns != NULL ? grid->columns[i] : grid->scale;
+}
+
+static double sbit__gptq_round(const sbit__gptq_row *grid, int64_t i, double value)
+{
+    const bool own = grid->columns != NULL;
+    const double scale = sbit__gptq_step(grid, i), q = nearbyint(value / scale);
+    const double least = own ? grid->columns[grid->n + i] : grid->least;
+    const double most = own ? grid->columns[2 * grid->n + i] : grid->most;
+    return scale * (q < least ? least : q > most ? most : q);
 }
 
 /* Whole steps of single weights while they help; returns the form that is left. */
@@ -202,9 +214,9 @@ static double sbit__gptq_descend(const sbit__gptq *t, const sbit__gptq_row *grid
     for (int64_t sweep = 0; sweep < t->sweeps && moved; sweep++) {
         moved = false;
         for (int64_t i = 0; i < n; i++) {
-            const double best = sbit__gptq_round(grid, q[i] - slope[i] / t->h[i * n + i]);
+            const double best = sbit__gptq_round(grid, i, q[i] - slope[i] / t->h[i * n + i]);
             const double step = best - q[i];
-            if (fabs(step) < 0.5 * grid->scale ||
+            if (fabs(step) < 0.5 * sbit__gptq_step(grid, i) ||
                 step * (2.0 * slope[i] + step * t->h[i * n + i]) >= 0.0) {
                 continue;
             }
@@ -229,7 +241,7 @@ static double sbit__gptq_solve(const sbit__gptq *t, const sbit__gptq_row *grid,
     const int64_t n = t->n;
     memcpy(value, target, (size_t)n * sizeof *value);
     for (int64_t i = 0; i < n; i++) {
-        q[i] = sbit__gptq_round(grid, value[i]);
+        q[i] = sbit__gptq_round(grid, i, value[i]);
         const double error = (value[i] - q[i]) / t->u[i * n + i];
         for (int64_t j = i; j < n; j++) {
             value[j] -= error * t->u[i * n + j];
@@ -237,7 +249,7 @@ static double sbit__gptq_solve(const sbit__gptq *t, const sbit__gptq_row *grid,
     }
     const double form = sbit__gptq_descend(t, grid, target, q, slope);
     for (int64_t i = 0; i < n; i++) { /* on coarse grids the nearest may be the better start */
-        value[i] = sbit__gptq_round(grid, target[i]);
+        value[i] = sbit__gptq_round(grid, i, target[i]);
     }
     const double other = sbit__gptq_descend(t, grid, target, value, slope);
     if (other < form) {
@@ -296,14 +308,22 @@ static void sbit__gptq_row_task(void *task, int64_t r, int32_t worker)
     const sbit__layer *layer = t->layer;
     const int64_t n = t->n, row = t->group * layer->rows + r;
     const sbit_grid *g = &t->site->settings.grid;
-    const int64_t part = sbit__site_parts(t->site) == 1 ? 0 : row;
-    double *value = t->work + (int64_t)worker * 5 * n, *q = value + n, *slope = q + n;
+    const int64_t part = sbit__site_parts(t->site) == 1 || t->parts != NULL ? 0 : row;
+    double *value = t->work + (int64_t)worker * 8 * n, *q = value + n, *slope = q + n;
     double *best = slope + n;
     const double *target = t->target + r * n;
     sbit__gptq_row grid;
     grid.scale = (double)t->site->scale[part];
     grid.least = (double)(g->qmin - t->site->zero_point[part]);
     grid.most = (double)(g->qmax - t->site->zero_point[part]);
+    grid.columns = t->parts != NULL ? best + 2 * n : NULL;
+    grid.n = n;
+    for (int64_t i = 0; t->parts != NULL && i < n; i++) {
+        const int64_t own = t->parts[row * layer->row_step + t->column[i] * layer->depth_step];
+        best[2 * n + i] = (double)t->site->scale[own];
+        best[3 * n + i] = (double)(g->qmin - t->site->zero_point[own]);
+        best[4 * n + i] = (double)(g->qmax - t->site->zero_point[own]);
+    }
     const double form = sbit__gptq_solve(t, &grid, target, best, value, slope);
     if (t->sizes > 1) {
         sbit__gptq_scales(t, &grid, target, form, best, q, value, slope);
@@ -358,8 +378,10 @@ static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *un
     const int64_t n = layer->depth, workers = sbit_ctx_threads(units->quant->ctx);
     const size_t all = (size_t)(layer->groups * layer->rows * n);
     const size_t outputs = (size_t)(layer->groups * layer->rows);
-    const size_t doubles = (size_t)(2 * n * n + layer->rows * n + workers * 5 * n + n);
-    const size_t bytes = doubles * sizeof(double) + (all + outputs) * sizeof(float);
+    const size_t doubles = (size_t)(2 * n * n + layer->rows * n + workers * 8 * n + n);
+    const bool blocks = units->quant->sites[unit->site].block > 0;
+    const size_t bytes = doubles * sizeof(double) + (all + outputs) * sizeof(float) +
+                         (blocks ? all * sizeof(int32_t) : 0);
     sbit__gptq t;
     sbit_tensor weight;
     bool failed = false;
@@ -379,9 +401,19 @@ static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *un
     t.u = t.h + n * n;
     t.target = t.u + n * n;
     t.work = t.target + layer->rows * n;
-    t.column = (int64_t *)(void *)(t.work + workers * 5 * n);
+    t.column = (int64_t *)(void *)(t.work + workers * 8 * n);
     t.out = (float *)(void *)(t.column + n);
     t.scale = t.out + all;
+    if (blocks) {
+        const sbit_observation x = sbit__site_observation(t.site, &weight, NULL);
+        sbit_runs runs = sbit_runs_of(&x.parts);
+        t.parts = (int32_t *)(void *)(t.scale + outputs);
+        while (sbit_runs_next(&runs)) {
+            for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+                t.parts[i] = (int32_t)runs.part;
+            }
+        }
+    }
     memcpy(t.out, t.w, all * sizeof(float));
     sbit__site *site = &t.quant->sites[unit->site];
     t.sizes =
