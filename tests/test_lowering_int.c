@@ -969,23 +969,41 @@ TEST(what_somebody_looks_at_stays)
     build_end(&b);
 }
 
+static void check_reason(build *b, const char *words)
+{
+    sbit_session *session = NULL;
+    sbit_node_profile nodes[16];
+    if (!b->failed && build_do(b, sbit_session_create(b->graph, NULL, &session, &b->error), "make")) {
+        const size_t count = sbit_session_profile(session, nodes, 16);
+        bool told = false;
+        for (size_t i = 0; i < count; i++) {
+            told = told || (nodes[i].reason != NULL && strstr(nodes[i].reason, words));
+        }
+        CHECK_MSG(told, "no node has the reason \"%s\"", words);
+    }
+    sbit_session_destroy(session);
+}
+
 TEST(the_reason_why_a_node_is_float_is_told)
 {
     build b;
-    sbit_session *session = NULL;
-    sbit_node_profile nodes[16];
+    sbit_value_id in[2];
     build_begin(&b, 17);
     const sbit_value_id x =
         pair(&b, build_input(&b, "x", SBIT_F32, "1,3,8,8"), 0.02f, SBIT_U8, 128);
     build_output(&b, build_unary(&b, "HardSwish", "h", x));
-    if (!b.failed && build_do(&b, sbit_session_create(b.graph, NULL, &session, &b.error), "make")) {
-        const size_t count = sbit_session_profile(session, nodes, 16);
-        bool told = false;
-        for (size_t i = 0; i < count; i++) {
-            told = told || (nodes[i].reason != NULL && strstr(nodes[i].reason, "not quantized"));
-        }
-        CHECK(told);
+    check_reason(&b, "not quantized");
+    build_end(&b);
+    build_begin(&b, 21); /* integers of 16 bits */
+    for (int i = 0; i < 2; i++) {
+        in[i] = build_input(&b, i == 0 ? "x" : "y", SBIT_F32, "4,4");
+        in[i] = quantize16(&b, "QuantizeLinear", in[i], 1e-4f, SBIT_I16, 0);
+        in[i] = quantize16(&b, "DequantizeLinear", in[i], 1e-4f, SBIT_I16, 0);
     }
-    sbit_session_destroy(session);
+    const sbit_value_id y = build_node(&b, "MatMul", "product", in, 2, NULL, 0);
+    build_output(&b, quantize16(&b, "QuantizeLinear", build_binary(&b, "Add", "sum", y, in[0]),
+                                1e-4f, SBIT_I16, 0));
+    check_reason(&b, "multiplied with constant weights");
+    check_reason(&b, "no form on integers of other than 8 bits");
     build_end(&b);
 }

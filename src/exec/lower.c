@@ -273,7 +273,7 @@ static sbit_status sbit__lower_add(sbit__lowering *lower, const sbit__lower_desc
     if (out != NULL) {
         *out = made;
     }
-    for (size_t i = 0; i < origin->count && lower->result->reason != NULL; i++) {
+    for (size_t i = 0; i < origin->count && lower->integers && lower->result->reason != NULL; i++) {
         if (origin->nodes[i].idx < lower->result->reason_limit) {
             lower->result->reason[origin->nodes[i].idx] = NULL;
         }
@@ -371,6 +371,7 @@ static sbit_status sbit__lower_run(sbit__lowering *lower, bool integers, sbit_er
     for (size_t p = first; p < end; p++) {
         size_t count = 0;
         const sbit__lower_entry *entries = sbit__lower_phases[p](&count);
+        lower->integers = p < (size_t)SBIT__LOWER_PHASE_float;
         do {
             lower->changes = 0;
             SBIT__TRY(sbit__lower_round(lower, entries, count, error));

@@ -57,7 +57,8 @@ typedef struct sbit__lowering {
     sbit__lowered *result;
     sbit__arena *arena; /* as long as the program */
     void *work;         /* SBIT__LOWER_WORK_BYTES for whoever puts a node together */
-    bool exact; /* the session's */
+    bool exact;    /* the session's */
+    bool integers; /* what is put in now computes on integers: no reason stays */
     size_t changes;
 } sbit__lowering;
 
