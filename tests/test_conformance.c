@@ -6,14 +6,15 @@
  * input_*.pb, run, compare with output_*.pb (floats: rtol 1e-3, atol 1e-5; 16-bit floats: half the
  * bits of their mantissa; the rest exactly). Outcomes: pass, fail, unsupported (a node that
  * sbit_graph_unsupported lists). All failures and what is missing go to build/conformance.txt.
- * The program fails if a test does not pass that conformance_known.txt does not list, or if a listed
- * one passes, or gives another type or shape.
- * Each test runs in a process of its own, so that a crash is one failure; SPARSEBIT_NO_FORK=1 runs
- * all in this one. SPARSEBIT_BACKEND is the folder of the data (default: build/onnx-backend).
+ * The program fails if a test does not pass that conformance_known.txt does not list, or if a
+ * listed one passes, or gives another type or shape. Each test runs in a process of its own, so
+ * that a crash is one failure; SPARSEBIT_NO_FORK=1 runs all in this one. SPARSEBIT_BACKEND is the
+ * folder of the data (default: build/onnx-backend).
  */
 #include "../sparsebit.h"
 #define SBIT_TEST_NO_MAIN
 #include "test.h"
+#include "backend_values.h"
 
 #include <dirent.h>   /* opendir: the folders of the tests */
 #include <signal.h>   /* SIGALRM */
@@ -45,75 +46,6 @@ static outcome result(outcome_kind kind, const char *format, ...)
     vsnprintf(out.reason, sizeof out.reason, format, args);
     va_end(args);
     return out;
-}
-
-/* ---- values from .pb files; the memory is not freed, a test's process ends soon */
-
-static bool tensor_of(sbit_onnx_doc *doc, const sbit_onnx_tensor *source, sbit_value *out,
-                      sbit_error *error)
-{
-    sbit_str bytes = {NULL, 0};
-    memset(out, 0, sizeof *out);
-    out->tensor.dtype = (sbit_dtype)source->data_type;
-    out->tensor.rank = (int32_t)source->dims_count;
-    for (size_t i = 0; i < source->dims_count && i < SBIT_MAX_RANK; i++) {
-        out->tensor.dims[i] = source->dims[i];
-    }
-    if (source->data_type == SBIT_STRING) {
-        out->tensor.data = source->string_data;
-        return true;
-    }
-    if (sbit_onnx_tensor_data(doc, source, &bytes, error) != SBIT_OK) {
-        return false;
-    }
-    out->tensor.data = malloc(bytes.size + 1);
-    if (bytes.size > 0) {
-        memcpy(out->tensor.data, bytes.data, bytes.size);
-    }
-    return true;
-}
-
-static bool items_of(sbit_onnx_doc *doc, const sbit_onnx_sequence *source, sbit_value *out,
-                     sbit_error *error)
-{
-    memset(out, 0, sizeof *out);
-    out->kind = SBIT_KIND_SEQUENCE;
-    out->item_count = (int64_t)source->tensor_values_count;
-    out->items = (sbit_value *)calloc(source->tensor_values_count + 1, sizeof(sbit_value));
-    for (size_t i = 0; i < source->tensor_values_count; i++) {
-        if (!tensor_of(doc, &source->tensor_values[i], &out->items[i], error)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool load_value(const char *path, const sbit_type *type, sbit_value *out, sbit_error *error)
-{
-    sbit_onnx_read_desc desc;
-    sbit_onnx_doc *doc = NULL;
-    memset(&desc, 0, sizeof desc);
-    desc.kind = type->kind == SBIT_KIND_SEQUENCE   ? SBIT_ONNX_SEQUENCE
-                : type->kind == SBIT_KIND_OPTIONAL ? SBIT_ONNX_OPTIONAL
-                                                   : SBIT_ONNX_TENSOR;
-    if (sbit_onnx_load(path, &desc, &doc, error) != SBIT_OK) {
-        return false;
-    }
-    if (desc.kind == SBIT_ONNX_TENSOR) {
-        return tensor_of(doc, (const sbit_onnx_tensor *)sbit_onnx_doc_root(doc), out, error);
-    }
-    if (desc.kind == SBIT_ONNX_SEQUENCE) {
-        return items_of(doc, (const sbit_onnx_sequence *)sbit_onnx_doc_root(doc), out, error);
-    }
-    const sbit_onnx_optional *optional = (const sbit_onnx_optional *)sbit_onnx_doc_root(doc);
-    memset(out, 0, sizeof *out);
-    out->kind = SBIT_KIND_OPTIONAL;
-    out->items = (sbit_value *)calloc(1, sizeof(sbit_value));
-    out->item_count = optional->tensor_value != NULL || optional->sequence_value != NULL;
-    return optional->tensor_value != NULL
-               ? tensor_of(doc, optional->tensor_value, out->items, error)
-               : optional->sequence_value == NULL ||
-                     items_of(doc, optional->sequence_value, out->items, error);
 }
 
 /* ---- comparing */
@@ -233,6 +165,7 @@ static outcome run_set(sbit_graph *graph, sbit_session *session, const char *fol
     char path[1200], why[500] = "";
     sbit_error error;
     sbit_value want;
+    sbit_onnx_doc *memory = NULL; /* is not freed: the process ends soon */
     for (size_t i = 0; i < sbit_graph_input_count(graph); i++) {
         const sbit_value_info *info = sbit_graph_value(graph, sbit_graph_input(graph, i));
         sbit_value value;
@@ -240,7 +173,7 @@ static outcome run_set(sbit_graph *graph, sbit_session *session, const char *fol
         if (!test_file_exists(path)) {
             continue; /* has a default value */
         }
-        if (!load_value(path, &info->type, &value, &error)) {
+        if (!load_value(path, &info->type, &memory, &value, &error)) {
             return result(FAIL, "input %d: %s", (int)i, error.message);
         }
         if (sbit_session_set_value(session, info->name, &value, &error) != SBIT_OK) {
@@ -256,7 +189,7 @@ static outcome run_set(sbit_graph *graph, sbit_session *session, const char *fol
         memset(&type, 0, sizeof type);
         type.kind = got->kind;
         snprintf(path, sizeof path, "%s/test_data_set_%d/output_%d.pb", folder, set, (int)i);
-        if (!load_value(path, &type, &want, &error)) {
+        if (!load_value(path, &type, &memory, &want, &error)) {
             return result(FAIL, "output %d: %s", (int)i, error.message);
         }
         if (!same_value(got, &want, why, sizeof why)) {

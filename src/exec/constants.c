@@ -70,14 +70,16 @@ static bool sbit__constants_allowed(sbit__constants *fold, const sbit__exec_node
         if (type == NULL) {
             continue;
         }
+        if (type->dtype == SBIT_STRING) {
+            return false; /* text that a row made (alloc_text) lasts for one run only */
+        }
         if (!sbit__type_static(type)) {
             is_static = false;
             continue;
         }
         count = sbit__type_elements(type);
         few = few && count <= SBIT__CONSTANTS_SMALL;
-        /* text that a row made (alloc_text) lasts for one run only */
-        if (type->dtype == SBIT_STRING || !sbit__exec_bytes(type->dtype, count, &bytes) ||
+        if (!sbit__exec_bytes(type->dtype, count, &bytes) ||
             !sbit__add_size(out_bytes, bytes, &out_bytes)) {
             return false;
         }

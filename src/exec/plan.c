@@ -297,18 +297,17 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit__exe
             return false;
         }
     }
-    if (!sbit__plan_outputs_static(session, node)) {
-        return (data->row->flags & SBIT_OP_DYNAMIC) != 0;
-    }
+    const bool is_static = sbit__plan_outputs_static(session, node);
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
+        const sbit_type *type = idx != 0 ? &session->values[idx]->type : NULL;
         /* text that a row made (alloc_text) lasts for one run only */
-        if (idx != 0 && (session->values[idx]->type.dtype == SBIT_STRING ||
-                         sbit__type_elements(&session->values[idx]->type) > SBIT__PLAN_SMALL)) {
+        if (type != NULL && (type->dtype == SBIT_STRING ||
+                             (is_static && sbit__type_elements(type) > SBIT__PLAN_SMALL))) {
             return false;
         }
     }
-    return true;
+    return is_static || (data->row->flags & SBIT_OP_DYNAMIC) != 0;
 }
 
 /* Runs a node now; its outputs stay in their dynamic blocks. */

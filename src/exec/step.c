@@ -335,15 +335,17 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
 }
 
 /* Gives an output the memory for its type, which is now known. */
-static sbit_status sbit__step_allocate(sbit__step *step, sbit__exec_value *out, sbit_error *error)
+static sbit_status sbit__step_allocate(sbit__step *step, uint32_t idx, sbit_error *error)
 {
     sbit_session *session = step->session;
+    sbit__exec_value *out = session->values[idx];
+    const sbit_value_id id = {idx};
     const sbit_type *type = &out->type;
     int64_t dims[SBIT_MAX_RANK];
     if (!sbit__type_static(type)) {
         return sbit_op_fail(&session->call, SBIT_ERR_SHAPE, error,
                             "the shape of output '%s' cannot be found",
-                            sbit_graph_value(session->graph, step->data->node->outputs[0])->name);
+                            sbit_graph_value(session->graph, id)->name);
     }
     for (int32_t i = 0; i < type->rank; i++) {
         dims[i] = type->dims[i].value;
@@ -408,7 +410,7 @@ static sbit_status sbit__step_storage(sbit__step *step, sbit_error *error)
             continue;
         }
         if (!dynamic) {
-            SBIT__TRY(sbit__step_allocate(step, out, error));
+            SBIT__TRY(sbit__step_allocate(step, idx, error));
             continue;
         }
         sbit__block_free_all(session, &out->dynamic.items);
@@ -446,6 +448,19 @@ static sbit_status sbit__step_check_dynamic(sbit__step *step, sbit_error *error)
     return SBIT_OK;
 }
 
+/* Whether all outputs have their memory and no element: then there is nothing to compute, though
+ * rows may count along other axes, whose sizes such tensors do not limit. */
+static bool sbit__step_is_empty(const sbit__step *step)
+{
+    const sbit_op_call *call = &step->session->call;
+    bool empty = call->output_count > 0 &&
+                 (step->data->row->flags & (SBIT_OP_DYNAMIC | SBIT_OP_BODY)) == 0;
+    for (int32_t i = 0; empty && i < call->output_count; i++) {
+        empty = call->out[i] == NULL || sbit_tensor_count(call->out[i]) == 0;
+    }
+    return empty;
+}
+
 static sbit_status sbit__step_compute(sbit__step *step, sbit_error *error)
 {
     sbit_session *session = step->session;
@@ -460,7 +475,7 @@ static sbit_status sbit__step_compute(sbit__step *step, sbit_error *error)
     call->params = step->asked ? sbit__params_data(step->data->params) : NULL;
     call->scratch =
         step->has_scratch ? (char *)session->block + step->scratch.offset : session->scratch;
-    return step->data->row->run(call, error);
+    return sbit__step_is_empty(step) ? SBIT_OK : step->data->row->run(call, error);
 }
 
 /* Hands on what a row said of its failure, with the node in front if it is not named yet. */

@@ -485,6 +485,9 @@ SBIT__FN sbit_status sbit__infer_node(sbit__infer *state, sbit_node_id node_id, 
     call.set_elems = sbit__infer_set_elems;
     call.infer_body = sbit__infer_body;
     call.session = &frame;
+    if (state->results != NULL) { /* the graph's own types; a program checks its nodes itself */
+        SBIT__TRY(sbit__op_check_form(state->graph, node, row, error));
+    }
     if (row != NULL && row->infer != NULL) {
         SBIT__TRY(row->infer(&call, error));
         SBIT__TRY(sbit__infer_sizes(&call, error));

@@ -34,7 +34,7 @@ static int64_t sbit__q8_panel(const sbit__q8_kernels *kernels, int64_t left)
 
 static int64_t sbit__q8_columns(const sbit__q8_kernels *kernels, int64_t count)
 {
-    int64_t columns = 0;
+    int64_t columns = count / kernels->panel * kernels->panel;
     while (columns < count) {
         columns += sbit__q8_panel(kernels, count - columns);
     }

@@ -293,8 +293,8 @@ static sbit_status sbit__loop_infer(const sbit_op_call *call, sbit_error *error)
     if (status == SBIT_ERR_SHAPE && sbit__loop_is_idle(call)) {
         for (int32_t i = 0; i < call->output_count; i++) {
             if (call->out_type[i] != NULL) { /* states as they came; nothing stacked: as declared */
-                *call->out_type[i] = i < sbit__loop_states(call) ? *call->in_type[2 + i]
-                                                                 : sbit__type_unknown();
+                *call->out_type[i] =
+                    i < sbit__loop_states(call) ? *call->in_type[2 + i] : sbit__type_unknown();
             }
         }
         return SBIT_OK;
@@ -1415,7 +1415,8 @@ static sbit_status sbit__optional_has_run(const sbit_op_call *call, sbit_error *
 
 #define SBIT__CONTROL_ROW(name, version, types, flags, infer, prepare, run)                        \
     {                                                                                              \
-        "", name, version, types, flags, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL      \
+        "", name, version, types, (flags) | SBIT_OP_OMITS, 0, infer, prepare, run, NULL, NULL,     \
+            NULL, NULL, NULL                                                                       \
     }
 #define SBIT__CONTROL_IF(version)                                                                  \
     SBIT__CONTROL_ROW("If", version, SBIT_T(SBIT_BOOL),                                            \

@@ -603,7 +603,7 @@ static sbit_status sbit__compress_run(const sbit_op_call *call, sbit_error *erro
     memcpy(dims, x->dims, sizeof dims);
     dims[flat ? 0 : axis] = kept;
     SBIT__TRY(call->alloc_output(call, 0, -1, x->dtype, flat ? 1 : x->rank, dims, error));
-    for (int64_t o = 0; o < outer; o++) {
+    for (int64_t o = 0; o < outer && kept > 0 && inner > 0; o++) {
         for (int64_t i = 0; i < n; i++) {
             if (keep[i] != 0) {
                 sbit__elem_copy(x->dtype, call->out[0]->data, done * inner, x->data,

@@ -237,6 +237,12 @@ static sbit_status sbit__optimizer_infer(const sbit_op_call *call, sbit_error *e
         if (call->in_type[i] == NULL) {
             return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
         }
+        const sbit_dtype dtype = call->in_type[i]->dtype;
+        const uint32_t fits = i == 1 ? SBIT_T(SBIT_I64) : SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64);
+        if (dtype != SBIT_UNDEFINED && (SBIT_T(dtype) & fits) == 0) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input %d is %s", (int)i,
+                                sbit_dtype_name((int32_t)dtype));
+        }
     }
     for (int32_t i = 0; i < n * (1 + states); i++) { /* no gradients among the outputs */
         sbit__op_same_type(call, i, 2 + (i < n ? i : i + n));
@@ -369,8 +375,8 @@ static sbit_status sbit__optimizer_run_momentum(const sbit_op_call *call, sbit_e
     }
 #define SBIT__OPTIMIZER_ROW(name, run)                                                             \
     {                                                                                              \
-        "ai.onnx.preview.training", name, 1, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64), 0, 0,            \
-            sbit__optimizer_infer, sbit__op_prepare_check, run, NULL, NULL, NULL, NULL, NULL       \
+        "ai.onnx.preview.training", name, 1, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64), SBIT_OP_OMITS,   \
+            0, sbit__optimizer_infer, sbit__op_prepare_check, run, NULL, NULL, NULL, NULL, NULL    \
     }
 
 static const sbit_op_row sbit__loss_table[] = {

@@ -1265,8 +1265,8 @@ static const sbit_op_row sbit__ms_rows[] = {
     SBIT__MS_ROW("GroupQueryAttention", SBIT__MS_ROTARY, sbit__gqa_infer, sbit__gqa_expand),
     SBIT__MS_ROW("RotaryEmbedding", SBIT__MS_ROTARY, sbit__rotary_ms_infer, sbit__rotary_ms_expand),
     SBIT__MS_ROW("NhwcMaxPool", SBIT__MS_BYTES, sbit__nhwc_pool_infer, sbit__nhwc_pool_expand),
-    SBIT__MS_ROW("DynamicQuantizeLSTM", SBIT_T(SBIT_F32), sbit__quantized_lstm_infer,
-                 sbit__quantized_lstm_expand),
+    {SBIT__MS, "DynamicQuantizeLSTM", 1, SBIT_T(SBIT_F32), SBIT_OP_OMITS, 0,
+     sbit__quantized_lstm_infer, NULL, NULL, NULL, sbit__quantized_lstm_expand, NULL, NULL, NULL},
 };
 
 #undef SBIT__MS_ROW

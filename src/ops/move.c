@@ -1334,8 +1334,10 @@ static const sbit_op_channel sbit__move_channel_concat = {SBIT_CHANNEL_MOVES, ~0
     SBIT__MOVE_WITH("Concat", version, types, concat, sbit__concat_prepare, sbit__grad_concat,     \
                     &sbit__move_quant_concat, &sbit__move_channel_concat)
 #define SBIT__MOVE_SPLIT(version, types)                                                           \
-    SBIT__MOVE_OP("Split", version, types, split, sbit__grad_split, &sbit__move_quant_pass,        \
-                  &sbit__move_channel)
+    {                                                                                              \
+        "", "Split", version, types, SBIT_OP_OMITS, 0, sbit__split_infer, NULL, sbit__split_run,   \
+            sbit__grad_split, NULL, &sbit__move_quant_pass, &sbit__move_channel, NULL              \
+    }
 #define SBIT__MOVE_SLICE(version, types)                                                           \
     SBIT__MOVE_OP("Slice", version, types, slice, sbit__grad_moves, &sbit__move_quant_pass,        \
                   &sbit__move_channel)

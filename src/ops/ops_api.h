@@ -116,7 +116,8 @@ enum {
     SBIT_OP_RANDOM = 8,      /* never folded, never merged with an equal node */
     SBIT_OP_SHAPE_ONLY = 16, /* looks at input 0's shape, not its data: Shape, Size */
     SBIT_OP_BODY = 32,       /* has bodies: If, Loop, Scan */
-    SBIT_OP_KINDS = 64       /* takes sequences or optionals; others are never run on them */
+    SBIT_OP_KINDS = 64,      /* takes sequences or optionals; others are never run on them */
+    SBIT_OP_OMITS = 128      /* runs without output 0 too; others are always given it */
 };
 
 /* >>call: what a row's function is given. One struct for all phases; members that a phase does not

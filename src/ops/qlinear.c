@@ -58,6 +58,31 @@ static sbit_dtype sbit__q_out_dtype(const sbit_op_call *call, const sbit__q_role
                                                       : sbit__in_dtype(call, roles->x);
 }
 
+static uint32_t sbit__q_bit(int32_t input)
+{
+    return input >= 0 ? 1u << input : 0u;
+}
+
+/* Types of scales and zero points, none of which is empty. */
+static sbit_status sbit__q_product_params(const sbit_op_call *call, const sbit__q_roles *roles,
+                                          sbit_error *error)
+{
+    const uint32_t scales =
+        sbit__q_bit(roles->x_scale) | sbit__q_bit(roles->w_scale) | sbit__q_bit(roles->y_scale);
+    const uint32_t zeros =
+        sbit__q_bit(roles->x_zero) | sbit__q_bit(roles->w_zero) | sbit__q_bit(roles->y_zero);
+    SBIT__TRY(sbit__op_dtypes(call, scales, SBIT_T_FLOATS, error));
+    SBIT__TRY(sbit__op_dtypes(call, zeros, SBIT__T_Q8, error));
+    for (int32_t i = 0; i < call->input_count; i++) {
+        const bool param = ((scales | zeros | sbit__q_bit(roles->bias)) >> i & 1u) != 0;
+        if (param && call->in_type[i] != NULL && call->in_type[i]->rank >= 0 &&
+            sbit__type_size(call->in_type[i]) == 0) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input %d is empty", (int)i);
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__q_product_infer(const sbit_op_call *call, sbit_error *error)
 {
     const sbit__q_roles *roles = sbit__q_roles_of(call);
@@ -65,6 +90,7 @@ static sbit_status sbit__q_product_infer(const sbit_op_call *call, sbit_error *e
     const int32_t inputs[3] = {roles->x, roles->w, conv ? roles->bias : -1};
     SBIT__TRY(sbit__op_inputs(call, roles->w + 1, 9, error));
     SBIT__TRY(sbit__op_dtypes(call, 1u << roles->w, SBIT__T_Q8, error));
+    SBIT__TRY(sbit__q_product_params(call, roles, error));
     return sbit__q_infer_as(call, roles->shape_as, roles->version, inputs, 3,
                             sbit__q_out_dtype(call, roles), error);
 }

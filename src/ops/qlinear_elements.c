@@ -27,7 +27,8 @@ static sbit_dtype sbit__q_zero_dtype(const sbit_op_call *call, int32_t zero, int
     return sbit__in_type(call, zero) != NULL ? sbit__in_dtype(call, zero) : sbit__in_dtype(call, x);
 }
 
-/* Inputs 0 to last, but zero points (bits of `optional`) may be omitted. */
+/* Inputs 0 to last, but zero points (bits of `optional`, and the one behind) may be omitted; they
+ * are bytes as what they belong to. */
 static sbit_status sbit__q_inputs(const sbit_op_call *call, int32_t last, uint32_t optional,
                                   sbit_error *error)
 {
@@ -37,7 +38,7 @@ static sbit_status sbit__q_inputs(const sbit_op_call *call, int32_t last, uint32
             return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
         }
     }
-    return SBIT_OK;
+    return sbit__op_dtypes(call, optional | 1u << (last + 1), SBIT__T_Q8, error);
 }
 
 static sbit_status sbit__q_params_unary(const sbit_op_call *call, sbit__q_param *x,
@@ -477,6 +478,7 @@ static sbit_status sbit__q_concat_infer(const sbit_op_call *call, sbit_error *er
                             (int)call->input_count);
     }
     SBIT__TRY(sbit__op_inputs(call, call->input_count, call->input_count, error));
+    SBIT__TRY(sbit__op_dtypes(call, 1u << 1, SBIT__T_Q8, error));
     if (out == NULL) {
         return SBIT_OK;
     }

@@ -1456,7 +1456,7 @@ static const sbit_op_quant sbit__rnn_quant = {SBIT_QUANT_RECURRENT, 0, 1, 2, -1,
 
 #define SBIT__RNN_ROW(name, version, types, gradient)                                              \
     {                                                                                              \
-        "", name, version, types, 0, sbit__rnn_pack, sbit__rnn_infer, sbit__rnn_prepare,           \
+        "", name, version, types, SBIT_OP_OMITS, sbit__rnn_pack, sbit__rnn_infer, sbit__rnn_prepare,           \
             sbit__rnn_op_run, gradient, NULL, &sbit__rnn_quant, &sbit__rnn_channel, sbit__rnn_macs \
     }
 

@@ -321,7 +321,7 @@ static sbit_status sbit__ngrams_of(const sbit_op_call *call, sbit__ngrams *g, sb
     good = good && grams == g->indexes->count;
     for (size_t i = 0; good && i < g->indexes->count; i++) {
         good = g->indexes->ints[i] >= 0 && g->indexes->ints[i] < INT32_MAX;
-        g->width = g->indexes->ints[i] >= g->width ? g->indexes->ints[i] + 1 : g->width;
+        g->width = good && g->indexes->ints[i] >= g->width ? g->indexes->ints[i] + 1 : g->width;
     }
     return good ? SBIT_OK
                 : sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,

@@ -1,0 +1,128 @@
+/* attributes.c: what every node of a known domain must be, whatever its operator. >>attributes
+ *
+ * Called by: infer, program. Calls: graph.
+ * An attribute's name tells its type: of all operators of ai.onnx, ai.onnx.ml and com.microsoft
+ * only a few names have two (interop/check_schemas.py compares with the onnx package). So one table
+ * serves all rows, which read an attribute of another type as if it were absent.
+ */
+#include "ops_private.h"
+
+#include <stdio.h>  /* snprintf */
+#include <string.h> /* strstr */
+
+#define SBIT__IS(type) (1u << SBIT_ONNX_ATTR_##type)
+
+typedef struct sbit__attribute_names {
+    uint32_t types;
+    const char *names; /* with a space in front and behind; Operator.name where it alone differs */
+} sbit__attribute_names;
+
+static const sbit__attribute_names sbit__attributes[] = {
+    {SBIT__IS(INT), " K N accuracy_level aggregate_function align_corners allowzero antialias axis "
+                    "batch_axis batch_dims bits block_size blocksize broadcast ceil_mode "
+                    "center_point_box channels_last chunk_size count_include_pad default_int64 "
+                    "detect_negative detect_positive do_rotary dtype end exclude_outside exclusive "
+                    "fmod group hidden_size ignore_index input_forget interleaved inverse "
+                    "is_case_sensitive is_causal is_packed_batching is_test k keepdims "
+                    "kv_num_heads largest layout left_window_size linear_before_reset "
+                    "local_window_size max_gram_length max_skip_count maxsplit min_gram_length "
+                    "n_targets new_axis noop_with_empty_axes num_groups num_heads num_outputs "
+                    "num_scan_inputs offset_group onesided output_datatype output_dtype "
+                    "output_height output_sequence output_width past_present_share_buffer periodic "
+                    "post_transform precision q_num_heads qk_matmul_output_mode reverse "
+                    "right_window_size rotary_embedding_dim rotary_interleaved sample_size "
+                    "sampling_ratio saturate select_last_index size smooth_softmax "
+                    "softmax_precision sorted spatial start stash_type storage_order time_axis "
+                    "training_mode transA transB transBatchA transBatchB unidirectional upper "
+                    "value_int "},
+    {SBIT__IS(INTS),
+     " axes consumed_inputs dilations directions ends kernel_shape keys_int64s "
+     "leaf_targetids ngram_counts ngram_indexes nodes_falseleafs nodes_falsenodeids "
+     "nodes_featureids nodes_missing_value_tracks_true nodes_trueleafs "
+     "nodes_truenodeids output_padding output_shape paddings pads perm pool_int64s "
+     "pooled_shape qkv_hidden_sizes scan_input_axes scan_input_directions "
+     "scan_output_axes scan_output_directions shape split starts strides tree_roots "
+     "value_ints values_int64s "},
+    {SBIT__IS(FLOAT),
+     " activation_gamma alpha beta bias clip cubic_coeff_a decay_factor "
+     "default_float epsilon extrapolation_value gamma height_scale high lambd low "
+     "mask_filter_value max mean min momentum norm_coefficient "
+     "norm_coefficient_post ratio scale softcap spatial_scale threshold value_float "
+     "width_scale "},
+    {SBIT__IS(FLOATS), " activation_params keys_floats scales value_floats values_floats weights "},
+    {SBIT__IS(STRING),
+     " activation approximate auto_pad case_change_action "
+     "coordinate_transformation_mode default_string delimiter direction equation "
+     "k_quant_type keep_aspect_ratio_policy locale mode nearest_mode padding_mode "
+     "reduction round_mode update_rule v_quant_type value_string "},
+    {SBIT__IS(STRINGS), " activations classes_strings keys_strings pool_strings stopwords "
+                        "value_strings values_strings "},
+    {SBIT__IS(TENSOR), " default_tensor keys_tensor leaf_weights membership_values nodes_hitrates "
+                       "nodes_modes nodes_splits values_tensor "},
+    {SBIT__IS(GRAPH), " body else_branch prob_mod score_mod then_branch "},
+    {SBIT__IS(SPARSE_TENSOR), " sparse_value "},
+    {SBIT__IS(TYPE_PROTO), " type "},
+    {SBIT__IS(FLOAT) | SBIT__IS(FLOATS), " activation_alpha activation_beta "},
+    {SBIT__IS(FLOAT) | SBIT__IS(INT), " p "}, /* by the version */
+    {SBIT__IS(INT) | SBIT__IS(STRING), " to "},
+    {SBIT__IS(INT), " Dropout.seed "},
+    {SBIT__IS(FLOAT), " seed Pad.value "},
+    {SBIT__IS(TENSOR), " value "},
+};
+
+/* The types of an attribute that is called so; 0: no operator has one. */
+static uint32_t sbit__attribute_types(const char *name)
+{
+    char key[80];
+    const int size = snprintf(key, sizeof key, " %s ", name);
+    for (size_t i = 0; size < (int)sizeof key && i < SBIT__COUNT_OF(sbit__attributes); i++) {
+        if (strstr(sbit__attributes[i].names, key) != NULL) {
+            return sbit__attributes[i].types;
+        }
+    }
+    return 0;
+}
+
+/* A list may also be given as one number. */
+static bool sbit__attribute_fits(const char *op_type, const sbit_attr *attr)
+{
+    const uint32_t is = 1u << attr->type;
+    const uint32_t list = attr->type == SBIT_ONNX_ATTR_INT     ? SBIT__IS(INTS)
+                          : attr->type == SBIT_ONNX_ATTR_FLOAT ? SBIT__IS(FLOATS)
+                                                               : 0u;
+    char own[80];
+    snprintf(own, sizeof own, "%s.%s", op_type, attr->name); /* what differs from all others */
+    uint32_t types = sbit__attribute_types(own);
+    types = types != 0 ? types : sbit__attribute_types(attr->name);
+    return types == 0 || (types & (is | list)) != 0; /* what nobody has is not read either */
+}
+
+SBIT__FN sbit_status sbit__op_check_form(const sbit_graph *graph, const sbit_node *node,
+                                         const sbit_op_row *row, sbit_error *error)
+{
+    static const char *const types[] = {
+        "undefined", "a float",          "an integer",         "a string",         "a tensor",
+        "a graph",   "a list of floats", "a list of integers", "a list of strings"};
+    char name[160];
+    const bool known =
+        row != NULL && (row->domain[0] == '\0' || strcmp(row->domain, "com.microsoft") == 0 ||
+                        strncmp(row->domain, "ai.onnx", 7) == 0);
+    if (!known) {
+        return SBIT_OK;
+    }
+    sbit_graph_describe(graph, node->id, name, sizeof name);
+    if (node->output_count > 0 && node->outputs[0].idx == 0 && (row->flags & SBIT_OP_OMITS) == 0) {
+        return sbit__fail(error, SBIT_ERR_INVALID_MODEL, node->name, "%s: output 0 is missing",
+                          name);
+    }
+    for (size_t i = 0; i < node->attr_count; i++) {
+        const sbit_attr *attr = &node->attrs[i];
+        if (!sbit__attribute_fits(node->op_type, attr)) {
+            const size_t type = (size_t)attr->type;
+            return sbit__fail(error, SBIT_ERR_INVALID_MODEL, node->name,
+                              "%s: attribute '%.60s' may not be %s", name, attr->name,
+                              type < SBIT__COUNT_OF(types) ? types[type] : "of this type");
+        }
+    }
+    return SBIT_OK;
+}
