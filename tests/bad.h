@@ -18,7 +18,7 @@
 
 enum {
     BAD_SECONDS = 10,      /* processor time for one damaged model; sanitizers are slow */
-    BAD_LOOP_CALLS = 1000, /* what the progress callback allows a run */
+    BAD_LOOP_CALLS = 300,  /* what the progress callback allows a run */
     BAD_ELEMENTS = 1 << 14 /* inputs that are declared larger are not fed */
 };
 #define BAD_BYTES ((int64_t)64 << 20)
