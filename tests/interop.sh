@@ -4,7 +4,7 @@
 cd "$(dirname "$0")" || exit 1
 python=${SBIT_PYTHON:-build/venv/bin/python}
 if ! command -v "$python" >/dev/null; then
-    python3 -m venv build/venv && build/venv/bin/pip install -q onnx onnxruntime numpy
+    python3 -m venv build/venv && build/venv/bin/pip install -q onnx onnxruntime numpy pillow
 fi
 if ! "$python" -c 'import numpy, onnx, onnxruntime'; then
     exec ./run.sh --skip 'interop: no Python with onnx, onnxruntime and numpy'

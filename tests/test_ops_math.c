@@ -949,6 +949,83 @@ TEST(random_numbers_repeat)
     }
 }
 
+/* Mean and variance of a case's output, which is float and lies in low..high. */
+static void check_moments(const op_case *c, double mean, double variance, double low, double high)
+{
+    build b;
+    sbit_session *session = NULL;
+    if (CHECK_OK(case_run(&b, c, FEED_DECLARED, &session), b.error)) {
+        const sbit_tensor *y = &sbit_session_output(session, 0)->tensor;
+        const int64_t n = sbit_tensor_count(y);
+        double sum = 0.0, squares = 0.0;
+        CHECK_EQ_I64(y->dtype, SBIT_F32);
+        for (int64_t i = 0; i < n; i++) {
+            const double v = (double)((const float *)y->data)[i];
+            CHECK(v >= low && v <= high);
+            sum += v - mean;
+            squares += (v - mean) * (v - mean);
+        }
+        const double deviation = sqrt(variance / (double)n);
+        CHECK_NEAR(sum / (double)n, 0.0, 5.0 * deviation);
+        CHECK_NEAR(squares / (double)n / variance, 1.0, 8.0 / sqrt((double)n));
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+TEST(random_numbers_have_their_moments)
+{
+    static float x[20000];
+    const int64_t dims[] = {20000};
+    const sbit_tensor like = F32("20000", x);
+    const sbit_attr normal[] = {attr_float("mean", 2.0f), attr_float("scale", 3.0f),
+                                attr_ints("shape", dims, 1)};
+    const sbit_attr uniform[] = {attr_float("low", -1.0f), attr_float("high", 3.0f),
+                                 attr_ints("shape", dims, 1)};
+    const op_case cases[] = {{1, "RandomNormal", NULL, 0, normal, 3, 1},
+                             {1, "RandomNormalLike", &like, 1, normal, 2, 1},
+                             {1, "RandomUniform", NULL, 0, uniform, 3, 1},
+                             {1, "RandomUniformLike", &like, 1, uniform, 2, 1}};
+    for (int i = 0; i < 4; i++) {
+        check_moments(&cases[i], i < 2 ? 2.0 : 1.0, i < 2 ? 9.0 : 16.0 / 12.0, i < 2 ? -20.0 : -1.0,
+                      i < 2 ? 20.0 : 3.0);
+    }
+}
+
+TEST(multinomial_draws_as_often_as_its_classes_are_likely)
+{
+    enum {
+        SAMPLES = 20000
+    };
+    /* logarithms, of 0.1, 0.2, 0.7 and of 8 : 1 : 1 without a common sum */
+    const float x[] = {-2.3025851f, -1.6094379f, -0.35667494f, 4.0794415f, 2.0f, 2.0f};
+    const double p[2][3] = {{0.1, 0.2, 0.7}, {0.8, 0.1, 0.1}};
+    const sbit_tensor in = F32("2,3", x);
+    const sbit_attr size = attr_int("sample_size", SAMPLES);
+    const op_case c = {7, "Multinomial", &in, 1, &size, 1, 1};
+    build b;
+    sbit_session *session = NULL;
+    if (CHECK_OK(case_run(&b, &c, FEED_DECLARED, &session), b.error)) {
+        const sbit_tensor *y = &sbit_session_output(session, 0)->tensor;
+        CHECK_EQ_I64(y->dtype, SBIT_I32);
+        for (int row = 0; row < 2; row++) {
+            int64_t counts[3] = {0, 0, 0};
+            for (int i = 0; i < SAMPLES; i++) {
+                const int32_t drawn = ((const int32_t *)y->data)[row * SAMPLES + i];
+                if (CHECK(drawn >= 0 && drawn < 3)) {
+                    counts[drawn]++;
+                }
+            }
+            for (int k = 0; k < 3; k++) {
+                CHECK_NEAR((double)counts[k], SAMPLES * p[row][k],
+                           5.0 * sqrt(SAMPLES * p[row][k] * (1.0 - p[row][k])));
+            }
+        }
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
 TEST(nonzero_unique_and_nms)
 {
     const float x[] = {0, 3, 0, 4};

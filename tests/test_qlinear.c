@@ -211,3 +211,140 @@ TEST(empty_products_divide_nothing)
         build_end(&b);
     }
 }
+
+/* ---- field reports A3.4 to A3.7, A3.10: on every instruction set of this machine */
+
+#define EACH_ISA(isa)                                                                              \
+    for (int isa = 1; isa < SBIT_ISA_COUNT; isa++)                                                 \
+        if (sbit_isa_available((sbit_isa)isa))
+
+static void begin_on(build *b, int isa)
+{
+    sbit_ctx_desc desc;
+    memset(b, 0, sizeof *b);
+    memset(&desc, 0, sizeof desc);
+    desc.force_isa = (sbit_isa)isa;
+    if (build_do(b, sbit_ctx_create(&desc, &b->ctx, &b->error), "context")) {
+        build_do(b, sbit_graph_create(b->ctx, 17, &b->graph, &b->error), "graph");
+    }
+}
+
+/* A3.4, A3.5: sums of the largest products are exact, where pairs of 16 bits would saturate. */
+TEST(largest_sums_are_exact)
+{
+    static const struct {
+        const char *x, *w;
+        int64_t terms;
+    } cases[] = {{"1,64,1,1", "2,64,1,1", 64},
+                 {"1,512,3,3", "2,512,3,3", 4608},
+                 {"1,65793,1,1", "2,65793,1,1", 65793}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const size_t n = (size_t)cases[i].terms;
+        uint8_t *x = (uint8_t *)malloc(n);
+        int8_t *w = (int8_t *)malloc(2 * n);
+        memset(x, 255, n);
+        memset(w, 127, n);
+        memset(w + n, -128, n);
+        const int32_t want[2] = {(int32_t)(255 * 127 * cases[i].terms),
+                                 (int32_t)(-255 * 128 * cases[i].terms)};
+        EACH_ISA(isa)
+        {
+            build b;
+            begin_on(&b, isa);
+            const sbit_value_id in[2] = {build_input(&b, "x", SBIT_U8, cases[i].x),
+                                         build_constant(&b, "w", SBIT_I8, cases[i].w, w)};
+            build_output(&b, build_node(&b, "ConvInteger", "y", in, 2, NULL, 0));
+            check_bytes(&b, SBIT_U8, cases[i].x, x, want, sizeof want);
+            build_end(&b);
+        }
+        free(x);
+        free(w);
+    }
+}
+
+/* A3.6, A3.7: y = saturate(round_half_even((float)sum * multiplier) + zero point), also above 1.
+ * The sums are biases: x is its zero point. */
+TEST(requantization_is_the_float_formula)
+{
+    enum {
+        N = 2048
+    };
+    static const float multipliers[] = {1e-9f, 0.25f, 0.9999999f, 1.0f, 1.1096f, 300.0f};
+    static const uint8_t x[1] = {7};
+    static int8_t w[N];
+    static float scale[N];
+    static int32_t sum[N];
+    static uint8_t want[N];
+    sbit_rng rng = sbit_rng_seed(36);
+    for (int i = 0; i < N; i++) {
+        const float wide = expf(40.0f * sbit_rng_uniform(&rng) - 20.0f);
+        w[i] = (int8_t)(i % 255 - 127);
+        scale[i] = i < 600 ? multipliers[i % 6] : wide;
+        const float reach = 400.0f / scale[i];
+        sum[i] = (int32_t)((sbit_rng_uniform(&rng) - 0.5f) * (reach < 2e9f ? reach : 2e9f));
+        const float y = rintf((float)sum[i] * scale[i]) + 100.0f;
+        want[i] = (uint8_t)(y < 0.0f ? 0.0f : y > 255.0f ? 255.0f : y);
+    }
+    EACH_ISA(isa)
+    {
+        build b;
+        sbit_value_id in[9];
+        begin_on(&b, isa);
+        in[0] = build_input(&b, "x", SBIT_U8, "1,1,1,1");
+        add_param(&b, "x", 1.0f, SBIT_U8, 7, &in[1]);
+        in[3] = build_constant(&b, "w", SBIT_I8, "2048,1,1,1", w);
+        add_param(&b, "w", 1.0f, SBIT_I8, 0, &in[4]);
+        in[4] = build_constant(&b, "scales", SBIT_F32, "2048", scale);
+        add_param(&b, "y", 1.0f, SBIT_U8, 100, &in[6]);
+        in[8] = build_constant(&b, "b", SBIT_I32, "2048", sum);
+        build_output(&b, build_node(&b, "QLinearConv", "y", in, 9, NULL, 0));
+        check_bytes(&b, SBIT_U8, "1,1,1,1", x, want, sizeof want);
+        build_end(&b);
+    }
+}
+
+TEST(
+    a_multiplier_above_one) /* A3.7: sums 0, 2, 10 at 0.052 * 2.39 / 0.112 are 0, 0.224 and 1.232 */
+{
+    static const uint8_t x[3] = {0, 2, 10}, want[3] = {0, 2, 11};
+    static const int8_t w[1] = {1};
+    EACH_ISA(isa)
+    {
+        build b;
+        sbit_value_id in[8];
+        begin_on(&b, isa);
+        in[0] = build_input(&b, "x", SBIT_U8, "1,1,3");
+        add_param(&b, "x", 0.052f, SBIT_U8, 0, &in[1]);
+        in[3] = build_constant(&b, "w", SBIT_I8, "1,1,1", w);
+        add_param(&b, "w", 2.39f, SBIT_I8, 0, &in[4]);
+        add_param(&b, "y", 0.112f, SBIT_U8, 0, &in[6]);
+        build_output(&b, build_node(&b, "QLinearConv", "y", in, 8, NULL, 0));
+        check_bytes(&b, SBIT_U8, "1,1,3", x, want, sizeof want);
+        build_end(&b);
+    }
+}
+
+TEST(padding_is_the_zero_point) /* A3.10: 3 x 3 ones: 4, 6 and 9, in steps of 1/16 */
+{
+    static const uint8_t want[9] = {64, 96, 64, 96, 144, 96, 64, 96, 64};
+    static const int64_t pads[4] = {1, 1, 1, 1};
+    uint8_t x[9];
+    int8_t w[9];
+    const sbit_attr attr = build_ints("pads", pads, 4);
+    memset(x, 128, sizeof x); /* 1.0 at scale 1/64, zero point 64 */
+    memset(w, 1, sizeof w);
+    EACH_ISA(isa)
+    {
+        build b;
+        sbit_value_id in[8];
+        begin_on(&b, isa);
+        in[0] = build_input(&b, "x", SBIT_U8, "1,1,3,3");
+        add_param(&b, "x", 1.0f / 64.0f, SBIT_U8, 64, &in[1]);
+        in[3] = build_constant(&b, "w", SBIT_I8, "1,1,3,3", w);
+        add_param(&b, "w", 1.0f, SBIT_I8, 0, &in[4]);
+        add_param(&b, "y", 1.0f / 16.0f, SBIT_U8, 0, &in[6]);
+        build_output(&b, build_node(&b, "QLinearConv", "y", in, 8, &attr, 1));
+        check_bytes(&b, SBIT_U8, "1,1,3,3", x, want, sizeof want);
+        build_end(&b);
+    }
+}

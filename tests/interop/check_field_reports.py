@@ -422,6 +422,8 @@ def a2_4():
     sets = [{"x": rand(2, 3, 4, 4)}]
     for profile in PROFILES:
         both("A2.4 an inner tensor is an output too, " + profile, path, sets, "--target", profile)
+    for observer in ("moving_average", "percentile", "mse", "kl_histogram", "aciq"):
+        both("A2.4 outputs are observed too, " + observer, path, sets, "--set", "A.OBSERVER.TYPE=" + observer, loss=0.3)
 
 
 def a2_6():
@@ -534,6 +536,41 @@ def a2_11():
     code, _, err = c.tool("run", path, "--input", "x=" + os.path.join(c.TMP, "x18.npy"))
     c.check(code == 1 and "Concat_8" in err and "8" in err and "9" in err,
             "A2.11 at 18 the node and both shapes are named: " + err.strip()[:200])
+
+
+# ---- A3: numbers
+
+def a3_16():
+    """Depthwise layers of one channel, groups of one channel each, and one tensor that two layers read."""
+    for channels in (1, 4):
+        nodes = [node("Conv", "x w1", "a", pads=[1, 1, 1, 1]), node("Relu", "a", "r"),
+                 node("Conv", "r w2", "d", group=channels, pads=[1, 1, 1, 1]), node("Relu", "d", "e"),
+                 node("Conv", "e w3", "p"), node("Conv", "e w4", "q", group=channels), node("Add", "p q", "y")]
+        path = save("depthwise%d" % channels, nodes, [info("x", ["N", 2, 7, 7])], [info("y", ["N", channels, 7, 7])],
+                    [init("w1", rand(channels, 2, 3, 3, scale=0.3)), init("w2", rand(channels, 1, 3, 3, scale=0.3)),
+                     init("w3", rand(channels, channels, 1, 1)), init("w4", rand(channels, 1, 1, 1))])
+        for profile in PROFILES:
+            both("A3.16 depthwise of %d, %s" % (channels, profile), path, [{"x": rand(2, 2, 7, 7)}], "--target", profile)
+
+
+def a3_17():
+    """A layer normalization in pieces, on rows that differ a thousandfold: what is inside stays float."""
+    nodes = [node("ReduceMean", "x", "mean", axes=[-1]), node("Sub", "x mean", "d"), node("Pow", "d two", "sq"),
+             node("ReduceMean", "sq", "var", axes=[-1]), node("Add", "var eps", "v"), node("Sqrt", "v", "std"),
+             node("Div", "d std", "n"), node("Mul", "n gamma", "g"), node("Add", "g beta", "l"),
+             node("MatMul", "l w", "y")]
+    path = save("pieces", nodes, [info("x", ["N", 64])], [info("y", ["N", 64])],
+                [init("two", np.float32(2)), init("eps", np.float32(1e-5)), init("gamma", rand(64) + 1),
+                 init("beta", rand(64)), init("w", rand(64, 64, scale=0.2))])
+    x = rand(8, 64) * np.array([0.01, 10] * 4, "f").reshape(8, 1)
+    for profile in ("generic", "onnxruntime", "openvino"):
+        try:
+            out, _ = quantize(path, [{"x": x}], "--target", profile)
+            lost = gap(run_ours(out, {"x": x}), run_ort(path, {"x": x}, False)[0])
+        except Exception as problem:
+            c.check(False, "A3.17 %s: %s" % (profile, str(problem)[:300]))
+            continue
+        c.check(lost < 0.02, "A3.17 a LayerNormalization in pieces, %s: %.4f lost (limit 0.02)" % (profile, lost))
 
 
 # ---- A4: placement and parameters
@@ -1133,7 +1170,7 @@ def a9():
 def main():
     only = os.environ.get("SBIT_BLOCKS", "").split()
     blocks = [a1_5, a1_6, a1_9, a1_10, a1_14, a2_1, a2_2, a2_3_and_12, a2_4, a2_6, a2_7,
-              a2_9_and_10, a2_11, a4_1, a4_2, a4_5, a4_6, a4_7, a4_8, a4_10, a4_11, a4_15, a4_17,
+              a2_9_and_10, a2_11, a3_16, a3_17, a4_1, a4_2, a4_5, a4_6, a4_7, a4_8, a4_10, a4_11, a4_15, a4_17,
               a4_18, a4_20, a4_21, a8_3, profiles, a9]
     for block in blocks:
         if only and block.__name__ not in only:

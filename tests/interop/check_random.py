@@ -31,6 +31,16 @@ def difference(got, want):
     return numpy.abs(got.astype(numpy.float64) - want).max() / max(numpy.abs(want).max(), 1e-6)
 
 
+def shaken(session, feeds, want):
+    """How far rounding alone moves each output: ONNX Runtime's own change where inputs change in their last bits."""
+    moved = [0.0] * len(want)
+    for k in range(8):
+        rng = numpy.random.default_rng(k)
+        near = {n: (v * (1 + rng.uniform(-4e-7, 4e-7, v.shape))).astype(v.dtype) for n, v in feeds.items()}
+        moved = [max(m, difference(g, w)) for m, g, w in zip(moved, session.run(None, near), want)]
+    return moved
+
+
 def one(seed, folder):
     """'' if all agree, else what differs; None where ONNX Runtime cannot tell."""
     model, feeds = _graphs.graph(seed)
@@ -54,10 +64,11 @@ def one(seed, folder):
         code, _, err = c.tool("run", file, *flags, "-o", folder, "--threads", 1)
         if code != 0:
             return what + ": " + err.strip()[-300:]
-        for got, wanted, info in zip(outputs(folder, model), want, model.graph.output):
+        for i, (got, wanted, info) in enumerate(zip(outputs(folder, model), want, model.graph.output)):
             d = difference(got, wanted)
-            if not d <= 1e-4:
-                return "%s: output %s is off by %.3g" % (what, info.name, d) if d > DELICATE else None
+            if not d <= 1e-4:  # a sum that should be 0, or Floor of what should be whole, is nothing but rounding
+                excused = d <= DELICATE or d <= 10 * shaken(session, feeds, want)[i]
+                return None if excused else "%s: output %s is off by %.3g" % (what, info.name, d)
     try:
         again = c.ort_session(simple, False).run(None, feeds)
     except Exception as problem:
