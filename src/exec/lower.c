@@ -443,6 +443,23 @@ SBIT__FN sbit_status sbit__lower_expand_types(sbit_graph *root, sbit_error *erro
     return SBIT_OK;
 }
 
+/* The operators that a node is replaced by know nothing of the types that its row takes. */
+static sbit_status sbit__lower_expand_check(const sbit_graph *graph, sbit_node_id id,
+                                            const sbit_op_row *row, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(graph, id);
+    const bool has = node->input_count > 0 && node->inputs[0].idx != 0;
+    const sbit_dtype dtype =
+        has ? sbit_graph_value(graph, node->inputs[0])->type.dtype : SBIT_UNDEFINED;
+    char name[160];
+    if (dtype == SBIT_UNDEFINED || (row->types & SBIT_T(dtype)) != 0) {
+        return SBIT_OK;
+    }
+    sbit_graph_describe(graph, id, name, sizeof name);
+    return sbit__fail(error, SBIT_ERR_UNSUPPORTED, node->name, "%s: element type %s", name,
+                      sbit_dtype_name((int32_t)dtype));
+}
+
 SBIT__FN sbit_status sbit__lower_expand(sbit_graph *graph, sbit__lowered *result,
                                         sbit__arena *arena, sbit_error *error)
 {
@@ -455,6 +472,7 @@ SBIT__FN sbit_status sbit__lower_expand(sbit_graph *graph, sbit__lowered *result
         const sbit_op_row *row = sbit__op_row(graph, sbit_graph_node(graph, id), &opset);
         const uint32_t before = sbit_graph_node_limit(graph);
         sbit__origin origin;
+        SBIT__TRY(sbit__lower_expand_check(graph, id, row, error));
         SBIT__TRY(sbit__lower_origins(result, arena, &id, 1, &origin, error));
         SBIT__TRY(row->expand(graph, id, error));
         for (uint32_t made = before; made < sbit_graph_node_limit(graph); made++) {

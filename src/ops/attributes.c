@@ -65,8 +65,8 @@ static const sbit__attribute_names sbit__attributes[] = {
     {SBIT__IS(FLOAT) | SBIT__IS(FLOATS), " activation_alpha activation_beta "},
     {SBIT__IS(FLOAT) | SBIT__IS(INT), " p "}, /* by the version */
     {SBIT__IS(INT) | SBIT__IS(STRING), " to "},
-    {SBIT__IS(INT), " Dropout.seed "},
-    {SBIT__IS(FLOAT), " seed Pad.value "},
+    {SBIT__IS(INT), " Dropout.seed opset "},
+    {SBIT__IS(FLOAT), " seed Pad.value FusedGemm.activation_alpha FusedGemm.activation_beta "},
     {SBIT__IS(TENSOR), " value "},
 };
 

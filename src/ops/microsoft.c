@@ -79,7 +79,7 @@ static sbit_value_id sbit__expand_scalar(sbit__expand *e, double value)
     sbit_tensor tensor;
     double store = 0.0;
     memset(&tensor, 0, sizeof tensor);
-    tensor.dtype = e->dtype == SBIT_UNDEFINED ? SBIT_F32 : e->dtype;
+    tensor.dtype = (SBIT_T(e->dtype) & SBIT_T_NUMBERS) != 0 ? e->dtype : SBIT_F32;
     tensor.data = &store;
     sbit__tensor_set_f64(&tensor, 0, value);
     return sbit__expand_constant(e, &tensor);
