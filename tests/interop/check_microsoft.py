@@ -382,9 +382,14 @@ def check_optimized():
             c.check(False, "%s with %s: %s" % (name, ", ".join(theirs), why))
 
 
-for kind in KINDS:
-    if os.environ.get("SBIT_KIND", kind.__name__) == kind.__name__:
-        check_kind(kind)
-if "SBIT_KIND" not in os.environ:
-    check_optimized()
-c.finish("check_microsoft")
+def main():
+    for kind in KINDS:
+        if os.environ.get("SBIT_KIND", kind.__name__) == kind.__name__:
+            check_kind(kind)
+    if "SBIT_KIND" not in os.environ:
+        check_optimized()
+    c.finish("check_microsoft")
+
+
+if __name__ == "__main__":
+    main()
