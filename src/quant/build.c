@@ -634,6 +634,11 @@ static sbit_status sbit__build_into(sbit__build *b, const sbit_quant_build_desc 
             SBIT__TRY(sbit__build_weight(b, site, !desc->float_activations, error));
         }
     }
+    const sbit_options *top = &b->quant->config->tree.top;
+    if (sbit_options_bool(top, "EXPORT.FOLD_BN") && !sbit_options_bool(top, "SCHEDULE.BN_TUNING")) {
+        const bool integers = sbit__profile_is(b->quant->profile, SBIT_PROFILE_INT32_BIAS);
+        SBIT__TRY(sbit__fold_norms(b->root, integers && !desc->float_activations, error));
+    }
     for (uint32_t body = 0; (b->graph = sbit__quant_body(b->root, body)) != NULL; body++) {
         SBIT__TRY(sbit__build_drop_unused(b, error));
         SBIT__TRY(sbit__build_drop_notes(b->graph, error));

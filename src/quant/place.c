@@ -579,7 +579,20 @@ static bool sbit__place_wants(const sbit_node *node, size_t input, const bool *w
                          (passes && (sbit__place_flags(node, q) & SBIT_QUANT_PASS_SCALE) != 0));
 }
 
-/* True if one operator alone reads the value and continues the layer that made it: a clamp, or an
+/* What continues the layer in front of it: a clamp, or BatchNormalization (FUSE_BN: false) that
+ * alone reads a Conv with a constant weight. */
+static bool sbit__place_follows(const sbit__placement *p, const sbit_node *node)
+{
+    const sbit_value_info *x =
+        sbit__is_op(node, "BatchNormalization") ? sbit__place_value(p, node->inputs[0]) : NULL;
+    const sbit_node *conv =
+        x != NULL && x->producer.idx != 0 ? sbit_graph_node(p->graph, x->producer) : NULL;
+    return sbit__place_is_clamp(p, node) ||
+           (conv != NULL && sbit__is_op(conv, "Conv") && x->use_count == 1 && !x->is_output &&
+            sbit__place_is_constant(p, conv, 1));
+}
+
+/* True if one operator alone reads the value and continues the layer that made it (follows), or an
  * elementwise operator with a constant (the bias of a MatMul). Then the value between has no
  * integer form of its own; what comes out behind gets one. */
 static bool sbit__place_continued(const sbit__placement *p, const sbit_value_info *value)
@@ -591,7 +604,7 @@ static bool sbit__place_continued(const sbit__placement *p, const sbit_value_inf
     }
     const sbit_node *node = sbit_graph_node(p->graph, use.node);
     const sbit_op_row *row = sbit__place_row(p, node);
-    if (sbit__place_is_clamp(p, node)) {
+    if (sbit__place_follows(p, node)) {
         return use.index == 0;
     }
     return row != NULL && row->quant != NULL && (row->quant->flags & SBIT_QUANT_TENSOR_ONLY) != 0 &&
@@ -666,7 +679,7 @@ static bool sbit__place_clamped(const sbit__placement *p, const sbit_value_info 
     sbit_use use;
     return value->use_count == 1 && sbit_graph_uses(p->graph, value->id, &use, 1) == 1 &&
            use.node.idx != 0 && use.body == NULL && use.index == 0 &&
-           sbit__place_is_clamp(p, sbit_graph_node(p->graph, use.node));
+           sbit__place_follows(p, sbit_graph_node(p->graph, use.node));
 }
 
 /* The operator whose output a clamp, or a chain of clamps that nothing else reads, limits. */
@@ -675,7 +688,7 @@ static const sbit_node *sbit__place_behind_clamps(const sbit__placement *p, cons
     const sbit_value_info *input = sbit__place_value(p, node->inputs[0]);
     while (input != NULL && input->producer.idx != 0) {
         const sbit_node *before = sbit_graph_node(p->graph, input->producer);
-        if (!sbit__place_is_clamp(p, before) || !sbit__place_clamped(p, input)) {
+        if (!sbit__place_follows(p, before) || !sbit__place_clamped(p, input)) {
             return before;
         }
         input = sbit__place_value(p, before->inputs[0]);
@@ -697,7 +710,7 @@ static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *
         p->facts->exact[value->id.idx]) {
         return false;
     }
-    if (sbit__place_is_clamp(p, node)) {
+    if (sbit__place_follows(p, node)) {
         const sbit_node *before = sbit__place_behind_clamps(p, node);
         const sbit_op_quant *b = before != NULL ? sbit__place_active(p, before) : NULL;
         const bool joins = b != NULL && (b->flags & SBIT_QUANT_OUTPUT) != 0;

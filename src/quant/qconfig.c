@@ -26,6 +26,8 @@ static const sbit_key sbit__qconfig_top_keys[] = {
      "steps of the recipe: cross_layer, adaround ...; each runs when its stage comes"},
     {"EXPORT.FORMAT", SBIT_KEY_STRING, "qdq", 0, 0, NULL,
      "how the quantized model is written: qdq, weights, qoperator, dynamic, matmul_nbits"},
+    {"EXPORT.FOLD_BN", SBIT_KEY_BOOL, "false", 0, 0, NULL,
+     "BatchNormalization that was kept (FUSE_BN) goes into scales and biases of what is built"},
     {"EXPORT.INT4", SBIT_KEY_BOOL, "false", 0, 0, NULL,
      "store 4-bit tensors as int4/uint4 (opset 21) instead of clipped 8-bit ones"},
     {"EXPORT.SHARE_SCALE", SBIT_KEY_CHOICE, "concat", 0, 0, "none|concat|concat_add",

@@ -300,6 +300,8 @@ SBIT__FN sbit_status sbit__quant_session(sbit_quant *quant, sbit_graph *graph,
                                          const sbit_session_desc *desc, sbit_session **out,
                                          sbit_error *error);
 SBIT__FN void sbit__quant_drop_session(sbit_quant *quant);
+/* BatchNormalization behind quantized Conv goes into scales and biases (of int32 if `integers`). */
+SBIT__FN sbit_status sbit__fold_norms(sbit_graph *graph, bool integers, sbit_error *error);
 /* SCHEDULE.BN_TUNING, once, with a calibrated quant; what it leaves has to be calibrated again. */
 SBIT__FN sbit_status sbit__quant_tune_bn(sbit_quant *quant, const sbit_feed *feed,
                                          sbit_error *error);
