@@ -32,7 +32,26 @@ static sbit_value_id blocks_conv(build *b, const char *name, sbit_value_id x, co
     return build_node(b, "Conv", name, inputs, 3, &attr, 1);
 }
 
-static void blocks_begin(blocks *s, int threads, const char *text)
+/* Every third weight of the layer b is pruned. */
+static bool blocks_pruned(int i)
+{
+    return i % 3 == 0;
+}
+
+static void blocks_prune(build *b)
+{
+    const sbit_value_id id = sbit_graph_find_value(b->graph, "b.weight");
+    float data[144];
+    sbit_tensor w = sbit_graph_value(b->graph, id)->constant;
+    memcpy(data, w.data, sizeof data);
+    for (int i = 0; i < 144; i++) {
+        data[i] = blocks_pruned(i) ? 0.0f : data[i];
+    }
+    w.data = data;
+    build_do(b, sbit_graph_set_constant(b->graph, id, &w, &b->error), "prune");
+}
+
+static void blocks_begin_pruned(blocks *s, int threads, const char *text, bool pruned)
 {
     sbit_qconfig *config = NULL;
     sbit_feed_desc desc;
@@ -49,6 +68,9 @@ static void blocks_begin(blocks *s, int threads, const char *text)
     inputs[0] = build_unary(b, "Flatten", "flat", y);
     inputs[1] = build_weights(b, "fc.weight", "4,3", 7);
     build_output(b, build_node(b, "Gemm", "fc", inputs, 2, NULL, 0));
+    if (pruned) {
+        blocks_prune(b);
+    }
     for (int i = 0; i < BLOCKS_ROWS * BLOCKS_PIXELS; i++) {
         s->x[i] = sbit_rng_normal(&rng) * (i % 17 == 0 ? 3.0f : 1.0f);
     }
@@ -65,6 +87,11 @@ static void blocks_begin(blocks *s, int threads, const char *text)
         build_do(b, sbit_quant_calc_qparams(s->quant, false, false, false, &b->error), "calc");
     }
     sbit_qconfig_destroy(config);
+}
+
+static void blocks_begin(blocks *s, int threads, const char *text)
+{
+    blocks_begin_pruned(s, threads, text, false);
 }
 
 static void blocks_end(blocks *s)
@@ -185,6 +212,75 @@ TEST(reconstruction_is_better_than_the_nearest)
     blocks_end(&near);
     blocks_end(&far);
     blocks_end(&all);
+}
+
+/* How many scales of weights and activations a reconstruction changed; pruned weights are 0. */
+static void blocks_moved(const blocks *near, const blocks *far, bool power, int *weights,
+                         int *activations)
+{
+    sbit_error error;
+    sbit_graph *q = NULL;
+    *weights = *activations = 0;
+    for (size_t i = 0; i < sbit_quant_site_count(far->quant); i++) {
+        sbit_site a, b;
+        CHECK(sbit_quant_site(near->quant, i, &a) == SBIT_OK &&
+              sbit_quant_site(far->quant, i, &b) == SBIT_OK);
+        const bool same = a.qparams.scale[0] == b.qparams.scale[0];
+        *weights += a.target == SBIT_TARGET_WEIGHT && !same;
+        *activations += a.target != SBIT_TARGET_WEIGHT && !same;
+        int exponent = 0;
+        CHECK_MSG(!power || frexpf(b.qparams.scale[0], &exponent) == 0.5f, "%s: %g", b.tensor,
+                  (double)b.qparams.scale[0]);
+    }
+    CHECK(sbit_quant_build(far->quant, NULL, &q, &error) == SBIT_OK);
+    const sbit_value_id id = sbit_graph_find_value(q, "b.weight_quantized");
+    int others = 0;
+    if (CHECK(id.idx != 0)) {
+        const sbit_tensor *w = &sbit_graph_value(q, id)->constant;
+        for (int i = 0; i < 144; i++) {
+            const int n = ((const int8_t *)w->data)[i];
+            CHECK_MSG(!blocks_pruned(i) || n == 0, "weight %d is %d", i, n);
+            others += n != 0;
+        }
+    }
+    CHECK(others > 60);
+    sbit_graph_destroy(q);
+}
+
+/* Weights that go anywhere, with their scales; per tensor, with scales that stay powers of two;
+ * weights that are rounded. Pruned ones stay 0. */
+TEST(finetuning_keeps_zeros_and_powers_of_two)
+{
+    static const char *const text[] = {
+        "PLACEMENT: openvino\nSTEPS: [reconstruct]\nSTEP: {RECONSTRUCT: {ITERATIONS: %d, BATCH: 8, "
+        "FINETUNE: true, LEARNING_RATE: 0.1, SCALE_RATE: 0.005}}\n"
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 4}}\n"
+        "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 4}}\n",
+        "PLACEMENT: openvino\nSTEPS: [reconstruct]\nSTEP: {RECONSTRUCT: {ITERATIONS: %d, BATCH: 8, "
+        "FINETUNE: true, LEARNING_RATE: 0.1, SCALE_RATE: 0.02}}\n"
+        "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 4, POWER_OF_TWO: true}}\n"
+        "A: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 4, POWER_OF_TWO: true}}\n",
+        "PLACEMENT: openvino\nSTEPS: [reconstruct]\nSTEP: {RECONSTRUCT: {ITERATIONS: %d, BATCH: 8}}\n"
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 4}}\n"
+        "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 4}}\n"};
+    for (int form = 0; form < 3; form++) {
+        static blocks near, far;
+        char once[500], often[500];
+        int weights, activations;
+        snprintf(once, sizeof once, text[form], 1);
+        snprintf(often, sizeof often, text[form], 250);
+        blocks_begin_pruned(&near, 1, once, true);
+        blocks_begin_pruned(&far, 1, often, true);
+        if (!near.b.failed && !far.b.failed) {
+            const double before = blocks_error(&near), after = blocks_error(&far);
+            CHECK_MSG(after < (form == 2 ? 0.95 : 0.75) * before, "%d: %g, nearest %g", form, after, before);
+            blocks_moved(&near, &far, form == 1, &weights, &activations);
+            CHECK_MSG((weights >= 1 || form == 2) && activations >= 1, "%d: %d weights and %d activations",
+                      form, weights, activations);
+        }
+        blocks_end(&near);
+        blocks_end(&far);
+    }
 }
 
 /* The same bytes from 1 and 2 threads, and once more from the same statistics. */

@@ -308,7 +308,7 @@ static sbit_status sbit__gradients_gate(sbit__gradients *d, uint32_t first, sbit
             }
             if (gates[in.idx].idx == 0) {
                 const sbit_dtype dtype = sbit_graph_value(d->graph, in)->type.dtype;
-                sbit_value_id zero;
+                sbit_value_id zero = {0};
                 SBIT__TRY(sbit__add_scalar(d->graph, "zero", dtype, 0, 0.0, &zero, error));
                 SBIT__TRY(sbit__gradients_where(d->graph, condition, yes ? in : zero,
                                                 yes ? zero : in, &gates[in.idx], begin, error));

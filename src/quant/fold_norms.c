@@ -205,7 +205,7 @@ static sbit_status sbit__fold_one(sbit__fold *f, bool integers, sbit_error *erro
     const sbit_value_id scale = sbit__node_in(f->weight, 1), zero = sbit__node_in(f->weight, 2);
     const sbit_value_id old = sbit__node_in(f->conv, 2);
     const sbit_attr axis = sbit__attr_int("axis", 0);
-    sbit_value_id q, scales, bias;
+    sbit_value_id q = {0}, scales = {0}, bias = {0};
     bool ok = false;
     SBIT__TRY(sbit__fold_compute(f, &ok, error));
     if (ok) {
@@ -221,7 +221,7 @@ static sbit_status sbit__fold_one(sbit__fold *f, bool integers, sbit_error *erro
     SBIT__TRY(sbit_graph_set_node_input(f->graph, weight, 1, scales, error));
     if (zero.idx != 0) {
         sbit_tensor t = sbit_graph_value(f->graph, zero)->constant;
-        sbit_value_id zeros;
+        sbit_value_id zeros = {0};
         t.rank = 1;
         t.dims[0] = f->channels;
         t.data = sbit__arena_array(&f->arena, (size_t)f->channels, 4);

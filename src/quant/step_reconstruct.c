@@ -9,8 +9,10 @@
  * computes, x' what the model quantized so far does. In x' and behind each of the block's
  * activation quantizers every element is at random, with probability DROP, the float one: a pure
  * function of seed, iteration, place and element. What an earlier step chose (gptq) is where the
- * weights begin. Gradients come from the rows' own rules (>>grad); a block with an operator that
- * has none keeps the weights it has.
+ * weights begin, and zeros stay (masks). FINETUNE lets weights go to any integer, straight-through,
+ * and learns the logarithms of their scales, too. Where scales are powers of two, the logarithm is
+ * rounded to one (Jain et al. 2020, TQT). Gradients come from the rows' own rules (>>grad); a block
+ * with an operator that has none keeps the weights it has.
  */
 #include "layer_private.h"
 
@@ -20,9 +22,11 @@ static const sbit_key sbit__reconstruct_keys[] = {
     {"RECONSTRUCT.LAYERS", SBIT_KEY_INT, "1", 1.0, 1e6, NULL,
      "blocks are joined until they have so many layers"},
     {"RECONSTRUCT.LEARNING_RATE", SBIT_KEY_FLOAT, "0.03", 0.0, 10.0, NULL,
-     "of the rounding variables"},
+     "of the rounding variables; FINETUNE: a tenth of it, in steps of the grid, falls to 0"},
     {"RECONSTRUCT.SCALE_RATE", SBIT_KEY_FLOAT, "0.002", 0.0, 1.0, NULL,
-     "of activation scales and biases, as a share of them; falls to 0; 0: they stay"},
+     "of scales and biases, as a share of them; falls to 0; 0: they stay"},
+    {"RECONSTRUCT.FINETUNE", SBIT_KEY_BOOL, "false", 0.0, 0.0, NULL,
+     "weights go to any integer, not to one of two, and their scales are learned"},
     {"RECONSTRUCT.DROP", SBIT_KEY_FLOAT, "0.5", 0.0, 1.0, NULL,
      "probability that an activation is not quantized"},
     {"RECONSTRUCT.REGULARIZER", SBIT_KEY_FLOAT, "10", 0.0, 1e9, NULL,
@@ -33,11 +37,17 @@ static const sbit_key sbit__reconstruct_keys[] = {
 
 typedef struct sbit__rebuild sbit__rebuild;
 
+typedef enum sbit__rebuild_kind {
+    SBIT__REBUILD_WEIGHT, /* v, or (FINETUNE) the weight in steps of its first scale */
+    SBIT__REBUILD_SCALES, /* the logarithms of what they are multiplied by */
+    SBIT__REBUILD_BIAS    /* of the layer whose weight the site is */
+} sbit__rebuild_kind;
+
 /* Numbers that are learned. */
 typedef struct sbit__rebuild_parameter {
     struct sbit__rebuild_site *site;
-    bool bias;         /* of the layer whose weight the site is */
-    sbit_tensor value; /* weights: v; activations: log of what scales are multiplied by; biases */
+    sbit__rebuild_kind kind;
+    sbit_tensor value;
     sbit_value_id id;
     float unit; /* the rate is in such units */
     void *adam;
@@ -48,11 +58,12 @@ typedef struct sbit__rebuild_site {
     sbit__external functions; /* user: this struct */
     sbit__rebuild *block;
     sbit__site *site;
-    sbit__rebuild_parameter *parameter; /* NULL: it stays as it is */
+    sbit__rebuild_parameter *parameter; /* the first of its node; NULL: it stays as it is */
+    size_t fed;                         /* how many its node has */
     float *low;                         /* weights: integers below, zero point left out */
-    float *scale, *first;               /* activations: [parts] at present, at first */
+    float *scale, *first;               /* [parts] at present, at first */
     double *sums;                       /* [parts] */
-    sbit_value_id inputs[2];            /* of its node */
+    sbit_value_id inputs[3];            /* of its node */
 } sbit__rebuild_site;
 
 struct sbit__rebuild {
@@ -63,6 +74,7 @@ struct sbit__rebuild {
     int64_t iterations, batch, iteration;
     float rate, scale_rate, drop, regularizer, warm_up;
     bool hard; /* weights rounded, nothing dropped: to measure */
+    bool finetune;
     sbit__rebuild_site *sites;
     size_t count;
     sbit__rebuild_parameter *parameters; /* in the order of the session's inputs and outputs */
@@ -136,6 +148,14 @@ static sbit_status sbit__rebuild_forward(void *user, const sbit_op_call *call, s
     return SBIT_OK;
 }
 
+/* The gradient of the logarithms from that of the scales. NULL: not wanted. */
+static void sbit__rebuild_slopes(const sbit__rebuild_site *q, sbit_tensor *out)
+{
+    for (int64_t p = 0; out != NULL && p < sbit__site_parts(q->site); p++) {
+        ((float *)out->data)[p] = (float)q->sums[p] * q->scale[p];
+    }
+}
+
 /* Inputs dy, x, parameter; outputs dx, its gradient. */
 static sbit_status sbit__rebuild_backward(void *user, const sbit_op_call *call, sbit_error *error)
 {
@@ -155,36 +175,46 @@ static sbit_status sbit__rebuild_backward(void *user, const sbit_op_call *call, 
     sbit__straight_backward(&quantizer, &x, q->parameter != NULL ? q->scale : quantizer.scale,
                             quantizer.zero_point, dx, dx, q->sums, NULL);
     sbit__rebuild_drop(t, place, dy, count, dx);
-    if (call->output_count > 1 && call->out[1] != NULL) {
-        float *gradient = (float *)call->out[1]->data;
-        for (int64_t p = 0; p < parts; p++) {
-            gradient[p] = (float)q->sums[p] * q->scale[p];
-        }
-    }
+    sbit__rebuild_slopes(q, call->output_count > 1 ? call->out[1] : NULL);
     return SBIT_OK;
 }
 
 /* >>step-reconstruct weights */
-/* y, or (dy given) the gradient of v from dy. */
+static float sbit__rebuild_near(float at, float least, float most)
+{
+    const float n = nearbyintf(at);
+    return n < least ? least : n > most ? most : n;
+}
+
+/* y, or (dy given) the gradient of what is learned from dy: of scales in sums. Zeros stay. */
 static void sbit__rebuild_weights(const sbit__rebuild_site *q, const sbit_tensor *w,
                                   const float *dy, float *y)
 {
     const sbit__site *site = q->site;
     const sbit_grid *grid = &site->settings.grid;
-    const float *v = (const float *)q->parameter->value.data;
+    const float *v = (const float *)q->parameter->value.data, *own = (const float *)w->data;
+    const bool finetune = q->block->finetune, hard = q->block->hard;
     const sbit_observation x = sbit__site_observation(site, w, NULL);
     sbit_runs runs = sbit_runs_of(&x.parts);
     while (sbit_runs_next(&runs)) {
-        const float zero = (float)site->zero_point[runs.part], scale = site->scale[runs.part];
+        const float zero = (float)site->zero_point[runs.part], scale = q->scale[runs.part];
         const float least = (float)grid->qmin - zero, most = (float)grid->qmax - zero;
+        const float first = q->first[runs.part], ratio = first / scale;
         for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
-            const float h = q->block->hard ? (v[i] >= 0.0f ? 1.0f : 0.0f) : sbit__adaround_h(v[i]);
-            const float n = q->low[i] + h;
+            const float h = finetune ? 0.0f
+                            : hard   ? (v[i] >= 0.0f ? 1.0f : 0.0f)
+                                     : sbit__adaround_h(v[i]);
+            const float at = finetune ? v[i] * ratio : q->low[i] + h;
+            const float n = finetune ? sbit__rebuild_near(at, least, most)
+                                     : (at < least ? least : at > most ? most : at);
+            const bool inside = finetune ? n == nearbyintf(at) : n == at;
             if (dy == NULL) {
-                y[i] = scale * (n < least ? least : n > most ? most : n);
-            } else {
-                y[i] = n < least || n > most ? 0.0f : dy[i] * scale * sbit__adaround_slope(v[i]);
+                y[i] = scale * n;
+                continue;
             }
+            const float slope = finetune ? first : scale * sbit__adaround_slope(v[i]);
+            q->sums[runs.part] += (double)(dy[i] * (inside ? n - at : n));
+            y[i] = inside && own[i] != 0.0f ? dy[i] * slope : 0.0f;
         }
     }
 }
@@ -199,11 +229,14 @@ static sbit_status sbit__rebuild_soft(void *user, const sbit_op_call *call, sbit
 
 static sbit_status sbit__rebuild_soft_back(void *user, const sbit_op_call *call, sbit_error *error)
 {
+    const sbit__rebuild_site *q = (const sbit__rebuild_site *)user;
     (void)error;
+    memset(q->sums, 0, (size_t)sbit__site_parts(q->site) * sizeof *q->sums);
     if (call->output_count > 1 && call->out[1] != NULL) {
-        sbit__rebuild_weights((const sbit__rebuild_site *)user, call->in[1],
-                              (const float *)call->in[0]->data, (float *)call->out[1]->data);
+        sbit__rebuild_weights(q, call->in[1], (const float *)call->in[0]->data,
+                              (float *)call->out[1]->data);
     }
+    sbit__rebuild_slopes(q, call->output_count > 2 ? call->out[2] : NULL);
     return SBIT_OK;
 }
 
@@ -220,6 +253,10 @@ static void sbit__rebuild_start(const sbit__rebuild_site *q, const sbit_tensor *
             const float ratio = x[i] / scale;
             const float own = nearbyintf(rounded != NULL ? rounded[i] / scale : ratio);
             const bool up = ratio < own;
+            if (q->block->finetune) {
+                v[i] = rounded != NULL ? own : ratio;
+                continue;
+            }
             float rest = ratio - (up ? own - 1.0f : own);
             rest = up && rest < 0.8f ? 0.8f : !up && rest > 0.2f ? 0.2f : rest;
             if (rounded == NULL) {
@@ -257,11 +294,11 @@ static bool sbit__rebuild_owns(const sbit__rebuild *t, const sbit__site *site)
            (value->producer.idx != 0 && sbit__rebuild_inside(t, value->producer));
 }
 
-/* An activation's scale may be any number, and no other site shares it. */
+/* A scale may be any number (or power of two), and no other site shares it. */
 static bool sbit__rebuild_free(const sbit__rebuild *t, const sbit__site *site)
 {
     bool alone = site->settings.quantizer == sbit__quantizer_uniform() && !site->fixed_range &&
-                 site->change.scale == NULL && !site->settings.grid.power_of_two;
+                 site->change.scale == NULL;
     for (size_t i = 0; sbit__site_shares(site) && i < t->quant->site_count; i++) {
         const sbit__site *other = &t->quant->sites[i];
         alone =
@@ -293,13 +330,31 @@ static sbit_status sbit__rebuild_learn(sbit__rebuild *t, sbit__rebuild_site *q, 
                : sbit__fail_oom(error, (size_t)count * sizeof(float));
 }
 
+/* One more input of the site's node. */
 static sbit_status sbit__rebuild_feed(sbit__rebuild *t, sbit__rebuild_site *q, int64_t count,
-                                      sbit_error *error)
+                                      sbit__rebuild_kind kind, sbit_error *error)
 {
-    SBIT__TRY(sbit__rebuild_learn(t, q, count, &q->parameter, error));
-    SBIT__TRY(sbit_graph_add_constant(t->graph, q->site->tensor, &q->parameter->value,
-                                      &q->parameter->id, error));
-    q->inputs[1] = q->parameter->id;
+    sbit__rebuild_parameter *p = NULL;
+    SBIT__TRY(sbit__rebuild_learn(t, q, count, &p, error));
+    SBIT__TRY(sbit_graph_add_constant(t->graph, q->site->tensor, &p->value, &p->id, error));
+    p->kind = kind;
+    q->parameter = q->parameter != NULL ? q->parameter : p;
+    q->inputs[++q->fed] = p->id;
+    return SBIT_OK;
+}
+
+/* Scales that may be learned start from the site's. */
+static sbit_status sbit__rebuild_scales(sbit__rebuild *t, sbit__rebuild_site *q, sbit_error *error)
+{
+    const size_t parts = (size_t)sbit__site_parts(q->site);
+    q->scale = (float *)sbit__arena_array(t->arena, 2 * parts, sizeof(float));
+    q->sums = (double *)sbit__arena_array(t->arena, parts, sizeof(double));
+    if (q->scale == NULL || q->sums == NULL) {
+        return sbit__fail_oom(error, parts * sizeof(float));
+    }
+    q->first = q->scale + parts;
+    memcpy(q->scale, q->site->scale, parts * sizeof(float));
+    memcpy(q->first, q->site->scale, parts * sizeof(float));
     return SBIT_OK;
 }
 
@@ -325,7 +380,7 @@ static sbit_status sbit__rebuild_bias(sbit__rebuild *t, sbit__rebuild_site *q, s
     }
     p->value.rank = bias->constant.rank;
     memcpy(p->value.dims, bias->constant.dims, sizeof p->value.dims);
-    p->bias = true;
+    p->kind = SBIT__REBUILD_BIAS;
     p->id = bias->id;
     p->unit = (float)size;
     return SBIT_OK;
@@ -345,9 +400,14 @@ static sbit_status sbit__rebuild_weight(sbit__rebuild *t, sbit__rebuild_site *q,
         if (q->low == NULL) {
             return sbit__fail_oom(error, (size_t)count * sizeof(float));
         }
-        SBIT__TRY(sbit__rebuild_feed(t, q, count, error));
+        SBIT__TRY(sbit__rebuild_scales(t, q, error));
+        SBIT__TRY(sbit__rebuild_feed(t, q, count, SBIT__REBUILD_WEIGHT, error));
         t->weights += count;
         sbit__rebuild_start(q, &w);
+        if (t->finetune && sbit__rebuild_free(t, q->site)) {
+            SBIT__TRY(sbit__rebuild_feed(t, q, sbit__site_parts(q->site), SBIT__REBUILD_SCALES,
+                                         error));
+        }
         return sbit__rebuild_bias(t, q, error);
     }
     w.data = sbit__arena_array(t->arena, (size_t)count, sizeof(float));
@@ -361,19 +421,12 @@ static sbit_status sbit__rebuild_weight(sbit__rebuild *t, sbit__rebuild_site *q,
 static sbit_status sbit__rebuild_activation(sbit__rebuild *t, sbit__rebuild_site *q,
                                             sbit_error *error)
 {
-    const size_t parts = (size_t)sbit__site_parts(q->site);
     q->functions.forward = sbit__rebuild_forward;
     q->functions.backward = sbit__rebuild_backward;
-    q->scale = (float *)sbit__arena_array(t->arena, 2 * parts, sizeof(float));
-    q->sums = (double *)sbit__arena_array(t->arena, parts, sizeof(double));
-    if (q->scale == NULL || q->sums == NULL) {
-        return sbit__fail_oom(error, parts * sizeof(float));
-    }
-    q->first = q->scale + parts;
-    memcpy(q->scale, q->site->scale, parts * sizeof(float));
-    memcpy(q->first, q->site->scale, parts * sizeof(float));
-    return sbit__rebuild_free(t, q->site) ? sbit__rebuild_feed(t, q, (int64_t)parts, error)
-                                          : SBIT_OK;
+    SBIT__TRY(sbit__rebuild_scales(t, q, error));
+    return sbit__rebuild_free(t, q->site)
+               ? sbit__rebuild_feed(t, q, sbit__site_parts(q->site), SBIT__REBUILD_SCALES, error)
+               : SBIT_OK;
 }
 
 /* A clone with the block's quantizers as nodes. */
@@ -383,7 +436,7 @@ static sbit_status sbit__rebuild_place(sbit__rebuild *t, const bool *units, sbit
     t->sites =
         (sbit__rebuild_site *)sbit__arena_array(t->arena, quant->site_count + 1, sizeof *t->sites);
     t->parameters = (sbit__rebuild_parameter *)sbit__arena_array(
-        t->arena, 2 * quant->site_count + 1, sizeof *t->parameters);
+        t->arena, 3 * quant->site_count + 1, sizeof *t->parameters);
     if (t->sites == NULL || t->parameters == NULL) {
         return sbit__fail_oom(error, quant->site_count * sizeof *t->sites);
     }
@@ -404,7 +457,7 @@ static sbit_status sbit__rebuild_place(sbit__rebuild *t, const bool *units, sbit
         }
         if (q->functions.forward != NULL) {
             SBIT__TRY(sbit__site_insert(t->graph, site, &q->functions, q->inputs,
-                                        q->parameter != NULL ? 2 : 1, t->arena, error));
+                                        1 + q->fed, t->arena, error));
         }
     }
     return SBIT_OK;
@@ -563,16 +616,26 @@ static sbit_status sbit__rebuild_measure(sbit__rebuild *t, double *loss, sbit_er
     return SBIT_OK;
 }
 
-/* One step of Adam. beta 0: no regularizer yet. */
+/* Scales from their logarithms. */
+static void sbit__rebuild_rescale(const sbit__rebuild_site *q, const float *logs)
+{
+    const bool power = q->site->settings.grid.power_of_two;
+    for (int64_t p = 0; p < sbit__site_parts(q->site); p++) {
+        q->scale[p] = q->first[p] * (power ? ldexpf(1.0f, (int)nearbyintf(logs[p] * 1.442695f))
+                                           : expf(logs[p]));
+    }
+}
+
+/* One step of Adam. beta 0: no regularizer (yet). */
 static sbit_status sbit__rebuild_update(sbit__rebuild *t, float beta, sbit_error *error)
 {
     const sbit_optimizer_row *adam = sbit_optimizer_find(t->quant->ctx, "adam");
-    const double left = 1.0 - (double)t->iteration / (double)t->iterations;
+    const float left = (float)(1.0 - (double)t->iteration / (double)t->iterations);
     const float unit = (float)(1.0 / t->unit), pull = t->regularizer / (float)t->weights;
     for (size_t i = 0; i < t->learned; i++) {
         const sbit__rebuild_parameter *p = &t->parameters[i];
         const sbit__rebuild_site *q = p->site;
-        const bool weight = q->site->target == SBIT_TARGET_WEIGHT && !p->bias;
+        const bool weight = p->kind == SBIT__REBUILD_WEIGHT;
         float *value = (float *)p->value.data;
         float *gradient = (float *)sbit_session_output(t->session, 1 + i)->tensor.data;
         sbit_optimizer_call call;
@@ -581,7 +644,9 @@ static sbit_status sbit__rebuild_update(sbit__rebuild *t, float beta, sbit_error
         call.options = &t->adam;
         call.count = sbit_tensor_count(&p->value);
         call.step = t->iteration + 1;
-        call.learning_rate = weight ? t->rate : t->scale_rate * (float)left * p->unit;
+        call.learning_rate = !weight       ? t->scale_rate * left * p->unit
+                             : t->finetune ? 0.1f * t->rate * left
+                                           : t->rate;
         for (int64_t k = 0; k < call.count; k++) {
             gradient[k] *= unit;
             if (weight && beta > 0.0f) {
@@ -589,8 +654,8 @@ static sbit_status sbit__rebuild_update(sbit__rebuild *t, float beta, sbit_error
             }
         }
         SBIT__TRY(adam->update(p->adam, &call, gradient, value, error));
-        for (int64_t k = 0; q->scale != NULL && k < call.count; k++) {
-            q->scale[k] = q->first[k] * expf(value[k]);
+        if (p->kind == SBIT__REBUILD_SCALES) {
+            sbit__rebuild_rescale(q, value);
         }
     }
     return SBIT_OK;
@@ -602,9 +667,9 @@ static sbit_status sbit__rebuild_search(sbit__rebuild *t, sbit_error *error)
     double loss;
     for (t->iteration = 0; t->iteration < t->iterations; t->iteration++) {
         const float after = (float)(t->iteration - warm) / (float)(t->iterations - warm);
+        const bool anneals = !t->finetune && t->iteration >= warm;
         SBIT__TRY(sbit__rebuild_run(t, &loss, error));
-        SBIT__TRY(
-            sbit__rebuild_update(t, t->iteration < warm ? 0.0f : 20.0f - 18.0f * after, error));
+        SBIT__TRY(sbit__rebuild_update(t, anneals ? 20.0f - 18.0f * after : 0.0f, error));
     }
     return SBIT_OK;
 }
@@ -618,16 +683,17 @@ static sbit_status sbit__rebuild_publish(sbit__rebuild *t, sbit_error *error)
         sbit__rebuild_site *q = p->site;
         float *value = (float *)p->value.data;
         sbit_tensor w;
-        if (q->scale != NULL) {
+        if (p->kind != SBIT__REBUILD_BIAS) {
             memcpy(q->site->scale, q->scale, (size_t)sbit__site_parts(q->site) * sizeof(float));
-        } else if (p->bias) {
+        }
+        if (p->kind == SBIT__REBUILD_BIAS) {
             const sbit_tensor *bias = &sbit_graph_value(t->quant->graph, p->id)->constant;
             const size_t count = (size_t)sbit_tensor_count(bias);
             for (size_t k = 0; k < count; k++) {
                 value[k] -= ((const float *)bias->data)[k];
             }
             SBIT__TRY(sbit__site_set_shift(t->quant, q->site, value, count, error));
-        } else {
+        } else if (p->kind == SBIT__REBUILD_WEIGHT) {
             SBIT__TRY(sbit__site_weight(t->quant, q->site, &w, error));
             sbit__rebuild_weights(q, &w, NULL, q->low); /* element by element: in place */
             SBIT__TRY(sbit_quant_set_weight(t->quant, (size_t)(q->site - t->quant->sites), q->low,
@@ -695,6 +761,7 @@ static sbit_status sbit__reconstruct_settings(const sbit__reconstruct *r, sbit__
     t->drop = (float)sbit_options_float(options, "STEP.RECONSTRUCT.DROP");
     t->regularizer = (float)sbit_options_float(options, "STEP.RECONSTRUCT.REGULARIZER");
     t->warm_up = (float)sbit_options_float(options, "STEP.RECONSTRUCT.WARM_UP");
+    t->finetune = sbit_options_bool(options, "STEP.RECONSTRUCT.FINETUNE");
     t->samples = r->feed->count;
     if (type->rank > 0 && type->dims[0].symbol == 0 && type->dims[0].value > 0) {
         t->batch = type->dims[0].value;
