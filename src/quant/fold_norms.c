@@ -7,17 +7,17 @@
  */
 #include "quant_private.h"
 
-typedef struct sbit__fold {
+typedef struct sbit__norm_fold {
     sbit_graph *graph;
     sbit__arena arena;
     const sbit_node *conv, *weight, *norm; /* weight: its DequantizeLinear */
     int64_t channels, each;                /* integers of a channel */
     double *ratio, *shift;
     float *scale, *bias; /* as they become */
-} sbit__fold;
+} sbit__norm_fold;
 
 /* A vector of the normalization, of float32. */
-static const float *sbit__fold_vector(const sbit__fold *f, size_t input)
+static const float *sbit__norm_fold_vector(const sbit__norm_fold *f, size_t input)
 {
     const sbit_tensor *t = sbit__const_in(f->graph, f->norm, input);
     return t != NULL && t->dtype == SBIT_F32 && t->rank == 1 && t->dims[0] == f->channels
@@ -26,7 +26,7 @@ static const float *sbit__fold_vector(const sbit__fold *f, size_t input)
 }
 
 /* The DequantizeLinear that makes a node's input. */
-static const sbit_node *sbit__fold_dequantize(const sbit__fold *f, size_t input)
+static const sbit_node *sbit__norm_fold_dequantize(const sbit__norm_fold *f, size_t input)
 {
     const sbit_node *made = sbit__producer(f->graph, sbit__node_in(f->conv, input));
     const sbit_tensor *scale =
@@ -36,7 +36,7 @@ static const sbit_node *sbit__fold_dequantize(const sbit__fold *f, size_t input)
 }
 
 /* Whether the pattern is there; fills in what belongs to it. */
-static bool sbit__fold_match(sbit__fold *f, const sbit_node *norm)
+static bool sbit__norm_fold_match(sbit__norm_fold *f, const sbit_node *norm)
 {
     f->norm = norm;
     f->conv = sbit__producer(f->graph, norm->inputs[0]);
@@ -45,7 +45,7 @@ static bool sbit__fold_match(sbit__fold *f, const sbit_node *norm)
         !sbit__sole_use(f->graph, norm->inputs[0])) {
         return false;
     }
-    f->weight = sbit__fold_dequantize(f, 1);
+    f->weight = sbit__norm_fold_dequantize(f, 1);
     const sbit_tensor *q = f->weight != NULL ? sbit__const_in(f->graph, f->weight, 0) : NULL;
     if (q == NULL || q->rank < 2 || q->dims[0] < 1 ||
         !sbit__sole_use(f->graph, f->weight->outputs[0]) ||
@@ -57,17 +57,17 @@ static bool sbit__fold_match(sbit__fold *f, const sbit_node *norm)
     const sbit_tensor *scale = sbit__const_in(f->graph, f->weight, 1);
     const int64_t scales = sbit_tensor_count(scale);
     const bool rows = scales == f->channels && sbit_node_int(f->weight, "axis", 1) == 0;
-    return (scales == 1 || rows) && sbit__fold_vector(f, 1) != NULL &&
-           sbit__fold_vector(f, 2) != NULL && sbit__fold_vector(f, 3) != NULL &&
-           sbit__fold_vector(f, 4) != NULL;
+    return (scales == 1 || rows) && sbit__norm_fold_vector(f, 1) != NULL &&
+           sbit__norm_fold_vector(f, 2) != NULL && sbit__norm_fold_vector(f, 3) != NULL &&
+           sbit__norm_fold_vector(f, 4) != NULL;
 }
 
 /* The bias that the convolution has so far; false: it is computed. */
-static bool sbit__fold_bias(const sbit__fold *f, double *bias)
+static bool sbit__norm_fold_bias(const sbit__norm_fold *f, double *bias)
 {
     const sbit_value_id id = sbit__node_in(f->conv, 2);
     const sbit_tensor *own = sbit__const_in(f->graph, f->conv, 2);
-    const sbit_node *made = id.idx != 0 && own == NULL ? sbit__fold_dequantize(f, 2) : NULL;
+    const sbit_node *made = id.idx != 0 && own == NULL ? sbit__norm_fold_dequantize(f, 2) : NULL;
     const sbit_tensor *q = made != NULL ? sbit__const_in(f->graph, made, 0) : own;
     const sbit_tensor *scale = made != NULL ? sbit__const_in(f->graph, made, 1) : NULL;
     if (id.idx != 0 && (q == NULL || sbit_tensor_count(q) != f->channels)) {
@@ -82,7 +82,7 @@ static bool sbit__fold_bias(const sbit__fold *f, double *bias)
 }
 
 /* Ratios, new scales and biases; *ok false: it cannot be folded. */
-static sbit_status sbit__fold_compute(sbit__fold *f, bool *ok, sbit_error *error)
+static sbit_status sbit__norm_fold_compute(sbit__norm_fold *f, bool *ok, sbit_error *error)
 {
     const size_t n = (size_t)f->channels;
     const double epsilon = (double)sbit_node_float(f->norm, "epsilon", 1e-5f);
@@ -95,25 +95,25 @@ static sbit_status sbit__fold_compute(sbit__fold *f, bool *ok, sbit_error *error
     }
     f->shift = f->ratio + n;
     f->bias = f->scale + n;
-    *ok = sbit__fold_bias(f, f->shift);
+    *ok = sbit__norm_fold_bias(f, f->shift);
     for (int64_t i = 0; *ok && zero != NULL && i < sbit_tensor_count(zero); i++) {
         *ok = sbit__tensor_f64_at(zero, i) == 0.0;
     }
     for (size_t c = 0; *ok && c < n; c++) {
-        const double spread = (double)sbit__fold_vector(f, 4)[c] + epsilon;
-        const double r = (double)sbit__fold_vector(f, 1)[c] / sqrt(spread);
+        const double spread = (double)sbit__norm_fold_vector(f, 4)[c] + epsilon;
+        const double r = (double)sbit__norm_fold_vector(f, 1)[c] / sqrt(spread);
         const double old = sbit__tensor_f64_at(scale, sbit_tensor_count(scale) > 1 ? (int64_t)c : 0);
         f->ratio[c] = r;
         f->scale[c] = (float)(old * fabs(r));
-        f->bias[c] = (float)((f->shift[c] - (double)sbit__fold_vector(f, 3)[c]) * r +
-                             (double)sbit__fold_vector(f, 2)[c]);
+        f->bias[c] = (float)((f->shift[c] - (double)sbit__norm_fold_vector(f, 3)[c]) * r +
+                             (double)sbit__norm_fold_vector(f, 2)[c]);
         *ok = spread > 0.0 && f->scale[c] >= FLT_MIN && f->scale[c] <= FLT_MAX;
     }
     return SBIT_OK;
 }
 
 /* Integers with the signs of the ratios; *ok false: -8 of -8..7 would become 8. */
-static sbit_status sbit__fold_signs(sbit__fold *f, sbit_value_id *out, bool *ok, sbit_error *error)
+static sbit_status sbit__norm_fold_signs(sbit__norm_fold *f, sbit_value_id *out, bool *ok, sbit_error *error)
 {
     const sbit_tensor *q = sbit__const_in(f->graph, f->weight, 0);
     sbit_tensor turned = *q;
@@ -149,7 +149,7 @@ static sbit_status sbit__fold_signs(sbit__fold *f, sbit_value_id *out, bool *ok,
                : SBIT_OK;
 }
 
-static sbit_status sbit__fold_floats(sbit__fold *f, const char *name, const float *values,
+static sbit_status sbit__norm_fold_floats(sbit__norm_fold *f, const char *name, const float *values,
                                      sbit_value_id *out, sbit_error *error)
 {
     sbit_tensor t;
@@ -162,10 +162,10 @@ static sbit_status sbit__fold_floats(sbit__fold *f, const char *name, const floa
 }
 
 /* The bias as int32 at scale_x * scale_w, if it fits, else as float. */
-static sbit_status sbit__fold_place_bias(sbit__fold *f, bool integers, sbit_value_id *out,
+static sbit_status sbit__norm_fold_place_bias(sbit__norm_fold *f, bool integers, sbit_value_id *out,
                                          sbit_error *error)
 {
-    const sbit_node *x = integers ? sbit__fold_dequantize(f, 0) : NULL;
+    const sbit_node *x = integers ? sbit__norm_fold_dequantize(f, 0) : NULL;
     const sbit_tensor *x_scale = x != NULL ? sbit__const_in(f->graph, x, 1) : NULL;
     const sbit_attr axis = sbit__attr_int("axis", 0);
     const size_t n = (size_t)f->channels;
@@ -184,7 +184,7 @@ static sbit_status sbit__fold_place_bias(sbit__fold *f, bool integers, sbit_valu
         q[c] = fits ? (int32_t)at : 0;
     }
     if (!fits) {
-        return sbit__fold_floats(f, "folded_bias", f->bias, out, error);
+        return sbit__norm_fold_floats(f, "folded_bias", f->bias, out, error);
     }
     memset(&t, 0, sizeof t);
     t.dtype = SBIT_I32;
@@ -192,13 +192,13 @@ static sbit_status sbit__fold_place_bias(sbit__fold *f, bool integers, sbit_valu
     t.dims[0] = f->channels;
     t.data = q;
     SBIT__TRY(sbit_graph_add_constant(f->graph, "folded_bias_quantized", &t, &inputs[0], error));
-    SBIT__TRY(sbit__fold_floats(f, "folded_bias_scale", scale, &inputs[1], error));
+    SBIT__TRY(sbit__norm_fold_floats(f, "folded_bias_scale", scale, &inputs[1], error));
     out->idx = 0;
     return sbit__emit(f->graph, f->conv->id, "DequantizeLinear", "folded_bias", inputs, 2, &axis, 1,
                       out, error);
 }
 
-static sbit_status sbit__fold_one(sbit__fold *f, bool integers, sbit_error *error)
+static sbit_status sbit__norm_fold_one(sbit__norm_fold *f, bool integers, sbit_error *error)
 {
     const sbit_node_id conv = f->conv->id, weight = f->weight->id, norm = f->norm->id;
     const sbit_value_id y = f->norm->outputs[0], inner = f->norm->inputs[0];
@@ -207,15 +207,15 @@ static sbit_status sbit__fold_one(sbit__fold *f, bool integers, sbit_error *erro
     const sbit_attr axis = sbit__attr_int("axis", 0);
     sbit_value_id q = {0}, scales = {0}, bias = {0};
     bool ok = false;
-    SBIT__TRY(sbit__fold_compute(f, &ok, error));
+    SBIT__TRY(sbit__norm_fold_compute(f, &ok, error));
     if (ok) {
-        SBIT__TRY(sbit__fold_signs(f, &q, &ok, error));
+        SBIT__TRY(sbit__norm_fold_signs(f, &q, &ok, error));
     }
     if (!ok) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__fold_place_bias(f, integers, &bias, error));
-    SBIT__TRY(sbit__fold_floats(f, sbit_graph_value(f->graph, scale)->name, f->scale, &scales,
+    SBIT__TRY(sbit__norm_fold_place_bias(f, integers, &bias, error));
+    SBIT__TRY(sbit__norm_fold_floats(f, sbit_graph_value(f->graph, scale)->name, f->scale, &scales,
                                 error));
     SBIT__TRY(sbit_graph_set_node_input(f->graph, weight, 0, q, error));
     SBIT__TRY(sbit_graph_set_node_input(f->graph, weight, 1, scales, error));
@@ -250,13 +250,13 @@ SBIT__FN sbit_status sbit__fold_norms(sbit_graph *graph, bool integers, sbit_err
     sbit_status status = SBIT_OK;
     for (sbit_node_id id = sbit_graph_first(graph); status == SBIT_OK && id.idx != 0;) {
         const sbit_node_id next = sbit_graph_next(graph, id);
-        sbit__fold f;
+        sbit__norm_fold f;
         memset(&f, 0, sizeof f);
         f.graph = graph;
         sbit__arena_init(&f.arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
         if (sbit__is_op(sbit_graph_node(graph, id), "BatchNormalization") &&
-            sbit__fold_match(&f, sbit_graph_node(graph, id))) {
-            status = sbit__fold_one(&f, integers, error);
+            sbit__norm_fold_match(&f, sbit_graph_node(graph, id))) {
+            status = sbit__norm_fold_one(&f, integers, error);
         }
         sbit__arena_deinit(&f.arena);
         id = next;
