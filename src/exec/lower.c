@@ -392,6 +392,7 @@ static sbit_status sbit__lower_work(sbit__lowering *lower, const sbit_session_de
                                    ? sbit__lower_run(lower, !desc->disable_integers, error)
                                    : sbit__fail_oom(error, SBIT__LOWER_WORK_BYTES);
     sbit__free(&lower->ctx->allocator, lower->work, SBIT__LOWER_WORK_BYTES);
+    sbit__free(&lower->ctx->allocator, lower->lasts, lower->last_limit * sizeof *lower->lasts);
     if (desc->shape_count > 0) {
         sbit__facts_deinit(&lower->expected);
     }

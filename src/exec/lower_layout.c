@@ -70,22 +70,24 @@ static sbit_status sbit__layout_last(sbit__lowering *lower, sbit_value_id id, co
 {
     const sbit_node *maker = sbit__lower_producer(lower, id);
     sbit__lower_desc desc;
-    sbit_use uses[32];
     *out = sbit__layout_source(lower, id);
     if (out->idx != 0) {
         return SBIT_OK;
     }
-    const size_t count = sbit_graph_uses(lower->graph, id, uses, SBIT__COUNT_OF(uses));
-    for (size_t i = 0; i < count && i < SBIT__COUNT_OF(uses); i++) {
-        const sbit_node *other = uses[i].body == NULL && uses[i].node.idx != 0
-                                     ? sbit_graph_node(lower->graph, uses[i].node)
-                                     : NULL;
-        if (sbit__layout_is(other, "ToLast") && sbit__lower_before(lower, other, user)) {
+    if (id.idx < lower->last_limit && lower->lasts[id.idx].idx != 0) {
+        const sbit_node *other = sbit__lower_producer(lower, lower->lasts[id.idx]);
+        if (sbit__layout_is(other, "ToLast") && other->inputs[0].idx == id.idx &&
+            sbit__lower_before(lower, other, user)) {
             *out = other->outputs[0];
             return SBIT_OK;
         }
     }
+    const size_t known = lower->last_limit;
+    SBIT__TRY(sbit__grow(&lower->ctx->allocator, (void **)&lower->lasts, &lower->last_limit,
+                         (size_t)id.idx + 1, sizeof *lower->lasts, error));
+    memset(lower->lasts + known, 0, (lower->last_limit - known) * sizeof *lower->lasts);
     SBIT__TRY(sbit__layout_value(lower, id, out, error));
+    lower->lasts[id.idx] = *out;
     memset(&desc, 0, sizeof desc);
     desc.op_type = "ToLast";
     desc.inputs = &id;

@@ -57,6 +57,8 @@ typedef struct sbit__lowering {
     sbit__lowered *result;
     sbit__arena *arena; /* as long as the program */
     void *work;         /* SBIT__LOWER_WORK_BYTES for whoever puts a node together */
+    sbit_value_id *lasts; /* by value: what ToLast made of it; the first last_limit */
+    size_t last_limit;
     bool exact;    /* the session's */
     bool integers; /* what is put in now computes on integers: no reason stays */
     size_t changes;
