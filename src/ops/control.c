@@ -501,7 +501,7 @@ static sbit_status sbit__loop_run_all(const sbit_op_call *call, sbit_error *erro
         for (int32_t k = 0; k < run.states; k++) {
             run.inputs[2 + k] = &results[1 + k];
         }
-        if (i % 4096 == 4095) {
+        if (i % 256 == 255) { /* rounds may be slow: sequences grow */
             SBIT__TRY(sbit__progress(call->ctx, "loop", i + 1, most, error));
         }
     }
