@@ -133,6 +133,8 @@ matrix() { # CC CXX
         start "$cc C99 SPARSEBIT_$switch" "$c99 -DSPARSEBIT_$switch=1 -fsyntax-only $dir/impl.c"
     done
     start "$cc C99 SPARSEBIT_NO_SIMD" "$c99 -DSPARSEBIT_NO_SIMD=1 -c -o $o-NO_SIMD.o $dir/impl.c"
+    start "$cc C99 without operators that can be left out" "$c99 -o $o-no_ops no_ops.c -lm -lpthread &&
+        $o-no_ops"
     start "$cc C99 without files, for size" "$c99 -Os -DSPARSEBIT_NO_FILES=1 -c -o $o-size.o \
         $dir/impl.c"
     start "$cc C++11 without threads, files, SIMD" "$cxx -DSPARSEBIT_NO_THREADS=1 \

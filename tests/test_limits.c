@@ -464,3 +464,52 @@ TEST(attributes_of_any_size_neither_overflow_nor_take_forever)
         free(bytes.data);
     }
 }
+
+/* ---- operators that can be compiled out */
+
+static void switch_is(const char *macro, const sbit_op_row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        bool out = true;
+        const char *got = sbit_operator_switch(rows[i].domain, rows[i].op_type, &out);
+        CHECK_MSG(got != NULL && strcmp(got, macro) == 0 && !out, "%s is of %s, not %s",
+                  rows[i].op_type, got != NULL ? got : "no switch", macro);
+    }
+}
+
+/* ops/table.c names the operators of each switch: those of its families, and no others. */
+TEST(switches_name_the_operators_of_their_families)
+{
+    const sbit_op_row *row = NULL;
+    size_t count = 0, all = 0, named = 0;
+#define SWITCH_IS(name)                                                                            \
+    row = sbit__op_rows_##name(&count);                                                            \
+    switch_is(macro, row, count);                                                                  \
+    all += count;
+    const char *macro = "SPARSEBIT_NO_OPS_RNN";
+    SBIT__OPS_RNN(SWITCH_IS)
+    macro = "SPARSEBIT_NO_OPS_CONTROL";
+    SBIT__OPS_CONTROL(SWITCH_IS)
+    macro = "SPARSEBIT_NO_OPS_STRING";
+    SBIT__OPS_STRING(SWITCH_IS)
+    macro = "SPARSEBIT_NO_OPS_SIGNAL";
+    SBIT__OPS_SIGNAL(SWITCH_IS)
+    macro = "SPARSEBIT_NO_OPS_ML";
+    SBIT__OPS_ML(SWITCH_IS)
+    macro = "SPARSEBIT_NO_OPS_ATTENTION";
+    SBIT__OPS_ATTENTION(SWITCH_IS)
+    macro = "SPARSEBIT_NO_OPS_VISION";
+    SBIT__OPS_VISION(SWITCH_IS)
+    macro = "SPARSEBIT_NO_OPS_MICROSOFT";
+    SBIT__OPS_MICROSOFT(SWITCH_IS)
+    macro = "SPARSEBIT_NO_OPS_TRAINING";
+    SBIT__OPS_TRAINING(SWITCH_IS)
+#undef SWITCH_IS
+    for (size_t i = 0; (row = sbit_operator_at(i)) != NULL; i++) {
+        named += sbit_operator_switch(row->domain, row->op_type, NULL) != NULL ? 1 : 0;
+    }
+    CHECK_EQ_I64((int64_t)named, (int64_t)all);
+    CHECK(sbit_operator_switch("", "Conv", NULL) == NULL);
+    CHECK(sbit_operator_switch("ai.onnx", "LSTM", NULL) != NULL);
+    CHECK(sbit_operator_switch("com.acme", "LSTM", NULL) == NULL);
+}

@@ -195,10 +195,11 @@ static const cli_command cli_commands[] = {
      "sparsebit graph model.onnx >model.mmd\n"
      "sparsebit graph model.onnx --format dot | dot -Tsvg -o model.svg",
      cli_graph},
-    {"operators", "", "what this build can run", "--json", "",
+    {"operators", "", "what this build can run", "--missing --json", "",
      "Lists every operator with the opset versions at which its definition changed; whether its\n"
-     "inputs and outputs can have quantizers, and whether it can be trained through.",
-     "sparsebit operators\nsparsebit operators --json", cli_operators},
+     "inputs and outputs can have quantizers, and whether it can be trained through. 'ops' is the\n"
+     "same command.",
+     "sparsebit operators\nsparsebit operators --json\nsparsebit ops --missing", cli_operators},
     {"strategies", "", "what configurations can name", "--json", "",
      "Lists observers, quantizers, steps, profiles, sparsers, passes, losses, optimizers and\n"
      "schedules. 'sparsebit help NAME' shows the keys of one.",
@@ -219,6 +220,7 @@ const cli_command *cli_command_at(size_t index)
 
 static const cli_command *cli_find_command(const char *name)
 {
+    name = strcmp(name, "ops") == 0 ? "operators" : name;
     for (size_t i = 0; i < CLI_COUNT_OF(cli_commands); i++) {
         if (strcmp(cli_commands[i].name, name) == 0) {
             return &cli_commands[i];

@@ -16,9 +16,15 @@ SBIT__FN bool sbit__node_unsupported(const sbit_graph *graph, const sbit_node *n
     const size_t count = node->input_count > 0 ? node->input_count : node->output_count;
     const sbit_type *type = NULL;
     if (row == NULL) {
+        bool out = false;
+        const char *macro = sbit_operator_switch(node->domain, node->op_type, &out);
         const bool any = sbit_operator_find(sbit_graph_ctx(graph), node->domain, node->op_type,
                                             INT32_MAX) != NULL;
-        snprintf(reason, size, any ? "not in opset %d" : "no such operator", (int)opset);
+        if (out) {
+            snprintf(reason, size, "compiled out by %s", macro);
+        } else {
+            snprintf(reason, size, any ? "not in opset %d" : "no such operator", (int)opset);
+        }
         return true;
     }
     if (row->run == NULL && row->expand == NULL) {

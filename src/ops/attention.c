@@ -14,6 +14,8 @@
 
 #include <math.h> /* INFINITY, expf, sqrt, tanh */
 
+#if !SPARSEBIT_NO_OPS_ATTENTION
+
 enum {
     SBIT__ATTENTION_ROWS = 64
 };
@@ -1048,3 +1050,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_attention(size_t *count)
     *count = SBIT__COUNT_OF(sbit__attention_table);
     return sbit__attention_table;
 }
+
+#endif /* SPARSEBIT_NO_OPS_ATTENTION */

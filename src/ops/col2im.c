@@ -8,6 +8,8 @@
 #include "elements_private.h"
 #include "window_private.h"
 
+#if !SPARSEBIT_NO_OPS_VISION
+
 #define SBIT__COL2IM_RANK (SBIT_MAX_RANK - 2)
 
 typedef struct sbit__col2im {
@@ -179,3 +181,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_col2im(size_t *count)
     *count = SBIT__COUNT_OF(sbit__col2im_table);
     return sbit__col2im_table;
 }
+
+#endif /* SPARSEBIT_NO_OPS_VISION */

@@ -11,6 +11,8 @@
  */
 #include "elements_private.h"
 
+#if !SPARSEBIT_NO_OPS_CONTROL
+
 /* >>types */
 
 /* Makes `into` a type that both have: what differs becomes unknown. */
@@ -1498,3 +1500,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_control(size_t *count)
     *count = SBIT__COUNT_OF(sbit__control_rows);
     return sbit__control_rows;
 }
+
+#endif /* SPARSEBIT_NO_OPS_CONTROL */

@@ -14,6 +14,8 @@
 
 #include <math.h> /* floor */
 
+#if !SPARSEBIT_NO_OPS_VISION
+
 typedef struct sbit__deform {
     sbit__window window;
     int64_t batch, groups, offset_groups, in_channels, out_channels; /* channels of all groups */
@@ -360,3 +362,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_deform(size_t *count)
     *count = SBIT__COUNT_OF(sbit__deform_table);
     return sbit__deform_table;
 }
+
+#endif /* SPARSEBIT_NO_OPS_VISION */

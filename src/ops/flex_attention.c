@@ -10,6 +10,8 @@
 
 #include <math.h> /* exp, sqrt */
 
+#if !SPARSEBIT_NO_OPS_ATTENTION
+
 typedef struct sbit__flex {
     int64_t batch, q_heads, kv_heads, length, keys, size, v_size;
     double scale;
@@ -257,3 +259,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_flex_attention(size_t *count)
     *count = SBIT__COUNT_OF(sbit__flex_table);
     return sbit__flex_table;
 }
+
+#endif /* SPARSEBIT_NO_OPS_ATTENTION */

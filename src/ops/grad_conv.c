@@ -16,6 +16,8 @@
 #include "gradient_private.h"
 #include "window_private.h"
 
+#if !SPARSEBIT_NO_OPS_TRAINING
+
 enum {
     SBIT__CONV_GRAD_COLUMNS = 1 << 17, /* floats of columns of one worker (dx) */
     SBIT__CONV_GRAD_NARROW = 3         /* output channels of a group: rows instead of products */
@@ -514,3 +516,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_conv(size_t *count)
     *count = SBIT__COUNT_OF(sbit__grad_conv_rows);
     return sbit__grad_conv_rows;
 }
+
+#endif /* SPARSEBIT_NO_OPS_TRAINING */

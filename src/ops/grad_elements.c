@@ -9,8 +9,6 @@
 
 #include <math.h> /* exp, erf, tanh, cos, sin, cosh, sinh, sqrt, fabs */
 
-#define SBIT__SLOPE_CHUNK 96
-
 /* >>shapes from inputs */
 
 SBIT__FN sbit_status sbit__grad_dims(const sbit_op_call *call, int32_t input, int32_t *rank,
@@ -42,7 +40,11 @@ SBIT__FN sbit_status sbit__grad_infer_shape(const sbit_op_call *call, int32_t in
     return SBIT_OK;
 }
 
+#if !SPARSEBIT_NO_OPS_TRAINING
+
 /* >>ActivationGrad */
+
+#define SBIT__SLOPE_CHUNK 96
 
 typedef struct sbit__slope_args {
     const sbit_kernels *kernels;
@@ -531,3 +533,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_elements(size_t *count)
     *count = SBIT__COUNT_OF(sbit__grad_elements_rows);
     return sbit__grad_elements_rows;
 }
+
+#endif /* SPARSEBIT_NO_OPS_TRAINING */

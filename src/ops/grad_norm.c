@@ -17,6 +17,8 @@
 
 #include <math.h> /* sqrt, exp, log */
 
+#if !SPARSEBIT_NO_OPS_TRAINING
+
 #define SBIT__NORM_CHUNK 256
 
 /* >>BatchNormTrain(x, scale, bias, mean, var [, fixed]) -> y, new mean, new var, batch mean, batch
@@ -592,3 +594,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_norm(size_t *count)
     *count = SBIT__COUNT_OF(sbit__grad_norm_rows);
     return sbit__grad_norm_rows;
 }
+
+#endif /* SPARSEBIT_NO_OPS_TRAINING */

@@ -9,6 +9,8 @@
 #include "gradient_private.h"
 #include "window_private.h"
 
+#if !SPARSEBIT_NO_OPS_TRAINING
+
 typedef struct sbit__pool_grad {
     bool max, sum, count_pad;
     int64_t planes, in_size, out_size;
@@ -170,3 +172,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_pool(size_t *count)
     *count = SBIT__COUNT_OF(sbit__grad_pool_rows);
     return sbit__grad_pool_rows;
 }
+
+#endif /* SPARSEBIT_NO_OPS_TRAINING */

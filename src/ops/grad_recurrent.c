@@ -14,6 +14,8 @@
 
 #include <math.h> /* exp, tanh */
 
+#if !SPARSEBIT_NO_OPS_TRAINING
+
 typedef struct sbit__lstm_grad {
     sbit_ctx *ctx;
     sbit_dtype dtype;
@@ -690,3 +692,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_recurrent(size_t *count)
     *count = SBIT__COUNT_OF(sbit__grad_recurrent_rows);
     return sbit__grad_recurrent_rows;
 }
+
+#endif /* SPARSEBIT_NO_OPS_TRAINING */

@@ -14,6 +14,8 @@
 
 #include <math.h> /* floor, rint, fabs */
 
+#if !SPARSEBIT_NO_OPS_VISION
+
 /* ---- DepthToSpace, SpaceToDepth */
 
 static sbit_status sbit__block_read(const sbit_op_call *call, int64_t *size, bool *crd,
@@ -583,3 +585,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grid(size_t *count)
     *count = SBIT__COUNT_OF(sbit__grid_rows);
     return sbit__grid_rows;
 }
+
+#endif /* SPARSEBIT_NO_OPS_VISION */

@@ -13,6 +13,8 @@
 
 #include <math.h> /* exp, log, sqrt, pow */
 
+#if !SPARSEBIT_NO_OPS_TRAINING
+
 /* >>loss types */
 
 static const char *sbit__loss_reduction(const sbit_op_call *call)
@@ -400,3 +402,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_loss(size_t *count)
     *count = SBIT__COUNT_OF(sbit__loss_table);
     return sbit__loss_table;
 }
+
+#endif /* SPARSEBIT_NO_OPS_TRAINING */

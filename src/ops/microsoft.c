@@ -14,6 +14,8 @@
 #include <math.h>  /* INFINITY */
 #include <stdio.h> /* snprintf */
 
+#if !SPARSEBIT_NO_OPS_MICROSOFT
+
 #define SBIT__MS "com.microsoft"
 
 /* >>building */
@@ -1281,3 +1283,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_microsoft(size_t *count)
     *count = SBIT__COUNT_OF(sbit__ms_rows);
     return sbit__ms_rows;
 }
+
+#endif /* SPARSEBIT_NO_OPS_MICROSOFT */

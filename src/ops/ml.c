@@ -7,6 +7,8 @@
 
 #include <math.h> /* exp, isnan, isinf */
 
+#if !SPARSEBIT_NO_OPS_ML
+
 #define SBIT__ML_DOMAIN "ai.onnx.ml"
 
 static sbit_status sbit__ml_bad(const sbit_op_call *call, const char *what, sbit_error *error)
@@ -477,3 +479,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_ml(size_t *count)
     *count = SBIT__COUNT_OF(sbit__ml_table);
     return sbit__ml_table;
 }
+
+#endif /* SPARSEBIT_NO_OPS_ML */

@@ -9,6 +9,8 @@
 #include "expand_private.h"
 #include "window_private.h"
 
+#if !SPARSEBIT_NO_OPS_MICROSOFT
+
 /* >>weights */
 
 enum {
@@ -253,3 +255,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_nbits(size_t *count)
     *count = SBIT__COUNT_OF(sbit__nbits_table);
     return sbit__nbits_table;
 }
+
+#endif /* SPARSEBIT_NO_OPS_MICROSOFT */

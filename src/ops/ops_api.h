@@ -264,6 +264,9 @@ SPARSEBIT_API const sbit_op_row *sbit_operator_find(const sbit_ctx *ctx, const c
                                                       const char *op_type, int64_t opset);
 /* All built-in rows in table order: the support table. NULL past the end. */
 SPARSEBIT_API const sbit_op_row *sbit_operator_at(size_t index);
+/* The macro that compiles an operator out ("SPARSEBIT_NO_OPS_RNN"); NULL: it is in every build. In
+ * *out (may be NULL) whether this build was made so. */
+SPARSEBIT_API const char *sbit_operator_switch(const char *domain, const char *op_type, bool *out);
 
 /* For row functions: an error that names the node and operator: "Conv 'conv1': ...". */
 #if defined(__GNUC__)

@@ -15,47 +15,127 @@
 extern "C" {
 #endif
 
+/* >>switches: operators that can be compiled out, by macros that are 0 or 1. Their files and lines
+ * of the list below depend on them; ops/table.c says which operators are of which. */
+#ifndef SPARSEBIT_NO_OPS_RNN
+#define SPARSEBIT_NO_OPS_RNN 0
+#endif
+#ifndef SPARSEBIT_NO_OPS_CONTROL
+#define SPARSEBIT_NO_OPS_CONTROL 0
+#endif
+#ifndef SPARSEBIT_NO_OPS_STRING
+#define SPARSEBIT_NO_OPS_STRING 0
+#endif
+#ifndef SPARSEBIT_NO_OPS_SIGNAL
+#define SPARSEBIT_NO_OPS_SIGNAL 0
+#endif
+#ifndef SPARSEBIT_NO_OPS_ML
+#define SPARSEBIT_NO_OPS_ML 0
+#endif
+#ifndef SPARSEBIT_NO_OPS_ATTENTION
+#define SPARSEBIT_NO_OPS_ATTENTION 0
+#endif
+#ifndef SPARSEBIT_NO_OPS_VISION
+#define SPARSEBIT_NO_OPS_VISION 0
+#endif
+#ifndef SPARSEBIT_NO_OPS_MICROSOFT
+#define SPARSEBIT_NO_OPS_MICROSOFT 0
+#endif
+#ifndef SPARSEBIT_NO_OPS_TRAINING
+#define SPARSEBIT_NO_OPS_TRAINING 0
+#endif
+
 #define SBIT__OP_FAMILIES(X)                                                                       \
-    X(conv)           /* Conv, ConvTranspose */                                                    \
-    X(deform)         /* DeformConv */                                                             \
-    X(matmul)         /* Gemm, MatMul */                                                           \
-    X(pool)           /* MaxPool, AveragePool, LpPool, Global*Pool */                              \
-    X(norm)           /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */    \
-    X(softmax)        /* Softmax, LogSoftmax, Hardmax */                                           \
-    X(attention)      /* Attention, RotaryEmbedding */                                             \
-    X(flex_attention) /* FlexAttention */                                                          \
-    X(loss)           /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, optimizers */         \
-    X(col2im)         /* Col2Im */                                                                 \
-    X(state_space)    /* LinearAttention, CausalConvWithState, SwiGLU */                           \
-    X(recurrent)      /* LSTM, GRU, RNN */                                                         \
-    X(resize)         /* Resize, Upsample */                                                       \
-    X(grid)           /* DepthToSpace, SpaceToDepth, GridSample, AffineGrid */                     \
-    X(unary)          /* Relu ... Erf, activations */                                              \
-    X(binary)   /* Add ... Pow, comparisons, logic, Where, variadic Sum/Max/Min/Mean, Clip */      \
-    X(reduce)   /* Reduce*, ArgMax, ArgMin, CumSum, TopK */                                        \
-    X(shape)    /* Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout, Cast */   \
-    X(move)     /* Transpose, Concat, Split, Slice, Expand, Tile, Pad, ReverseSequence, ... */     \
-    X(gather)   /* Gather*, Scatter*, Compress: places that data decides */                        \
-    X(generate) /* ConstantOfShape, Range, EyeLike, OneHot, Random*, NonZero, Unique, Trilu */     \
-    X(signal)   /* DFT, STFT, windows, MelWeightMatrix */                                          \
-    X(control)  /* If, Loop, Scan, Sequence*, Optional* */                                         \
-    X(quantize) /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                      \
-    X(qlinear)  /* QLinearConv, QLinearMatMul, ConvInteger, MatMulInteger, QGemm */                \
+    X(conv)      /* Conv, ConvTranspose */                                                         \
+    X(matmul)    /* Gemm, MatMul */                                                                \
+    X(pool)      /* MaxPool, AveragePool, LpPool, Global*Pool */                                   \
+    X(norm)      /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */         \
+    X(softmax)   /* Softmax, LogSoftmax, Hardmax */                                                \
+    X(resize)    /* Resize, Upsample */                                                            \
+    X(unary)     /* Relu ... Erf, activations */                                                   \
+    X(binary)    /* Add ... Pow, comparisons, logic, Where, variadic Sum/Max/Min/Mean, Clip */     \
+    X(reduce)    /* Reduce*, ArgMax, ArgMin, CumSum, TopK */                                       \
+    X(shape)     /* Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout, Cast */  \
+    X(move)      /* Transpose, Concat, Split, Slice, Expand, Tile, Pad, ReverseSequence, ... */    \
+    X(gather)    /* Gather*, Scatter*, Compress: places that data decides */                       \
+    X(generate)  /* ConstantOfShape, Range, EyeLike, OneHot, Random*, NonZero, Unique, Trilu */    \
+    X(quantize)  /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                     \
+    X(qlinear)   /* QLinearConv, QLinearMatMul, ConvInteger, MatMulInteger, QGemm */               \
     X(qlinear_elements) /* QLinearAdd, QLinearMul, QLinearConcat, pools, tables, Softmax */        \
     X(qlinear_layout)   /* sbit: ToLast, ToFirst, QMaxPool, QShuffle, QTable */                    \
     X(qlinear_wide)     /* sbit: QSplit, QJoin */                                                  \
-    X(nbits)            /* MatMulNBits, DynamicQuantizeMatMul */                                   \
     X(last)             /* sbit: ConvLast, pools */                                                \
-    X(text)             /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */         \
-    X(ml)               /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */                           \
     X(einsum)           /* Einsum, Det, misc. */                                                   \
-    X(microsoft)        /* com.microsoft: fused operators, written with others */                  \
-    X(grad_elements)    /* internal rows of gradients (ops/gradient_private.h says which) */       \
+    X(external)         /* functions of the caller, in private clones */                           \
+    SBIT__OPS_RNN(X)                                                                               \
+    SBIT__OPS_CONTROL(X)                                                                           \
+    SBIT__OPS_STRING(X)                                                                            \
+    SBIT__OPS_SIGNAL(X)                                                                            \
+    SBIT__OPS_ML(X)                                                                                \
+    SBIT__OPS_ATTENTION(X)                                                                         \
+    SBIT__OPS_VISION(X)                                                                            \
+    SBIT__OPS_MICROSOFT(X)                                                                         \
+    SBIT__OPS_TRAINING(X)
+
+#if SPARSEBIT_NO_OPS_RNN
+#define SBIT__OPS_RNN(X)
+#else
+#define SBIT__OPS_RNN(X) X(recurrent) /* LSTM, GRU, RNN */
+#endif
+#if SPARSEBIT_NO_OPS_CONTROL
+#define SBIT__OPS_CONTROL(X)
+#else
+#define SBIT__OPS_CONTROL(X) X(control) /* If, Loop, Scan, Sequence*, Optional* */
+#endif
+#if SPARSEBIT_NO_OPS_STRING
+#define SBIT__OPS_STRING(X)
+#else
+#define SBIT__OPS_STRING(X) X(text) /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */
+#endif
+#if SPARSEBIT_NO_OPS_SIGNAL
+#define SBIT__OPS_SIGNAL(X)
+#else
+#define SBIT__OPS_SIGNAL(X) X(signal) /* DFT, STFT, windows, MelWeightMatrix */
+#endif
+#if SPARSEBIT_NO_OPS_ML
+#define SBIT__OPS_ML(X)
+#else
+#define SBIT__OPS_ML(X) X(ml) /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */
+#endif
+#if SPARSEBIT_NO_OPS_ATTENTION
+#define SBIT__OPS_ATTENTION(X)
+#else
+#define SBIT__OPS_ATTENTION(X)                                                                     \
+    X(attention) /* Attention, RotaryEmbedding */                                                  \
+    X(flex_attention) /* FlexAttention */                                                          \
+    X(state_space) /* LinearAttention, CausalConvWithState, SwiGLU */
+#endif
+#if SPARSEBIT_NO_OPS_VISION
+#define SBIT__OPS_VISION(X)
+#else
+#define SBIT__OPS_VISION(X)                                                                        \
+    X(deform) /* DeformConv */                                                                     \
+    X(grid) /* DepthToSpace, SpaceToDepth, GridSample, AffineGrid */                               \
+    X(col2im) /* Col2Im */
+#endif
+#if SPARSEBIT_NO_OPS_MICROSOFT
+#define SBIT__OPS_MICROSOFT(X)
+#else
+#define SBIT__OPS_MICROSOFT(X)                                                                     \
+    X(microsoft) /* com.microsoft: fused operators, written with others */                         \
+    X(nbits) /* MatMulNBits, DynamicQuantizeMatMul */
+#endif
+#if SPARSEBIT_NO_OPS_TRAINING
+#define SBIT__OPS_TRAINING(X)
+#else
+#define SBIT__OPS_TRAINING(X)                                                                      \
+    X(loss) /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, optimizers */                   \
+    X(grad_elements) /* internal rows of gradients (ops/gradient_private.h says which) */          \
     X(grad_conv)                                                                                   \
     X(grad_pool)                                                                                   \
     X(grad_norm)                                                                                   \
-    X(grad_recurrent)                                                                              \
-    X(external) /* functions of the caller, in private clones */
+    X(grad_recurrent)
+#endif
 
 #define SBIT__OP_FAMILY_DECLARE(name)                                                              \
     SBIT__FN const sbit_op_row *sbit__op_rows_##name(size_t *count);

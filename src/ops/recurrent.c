@@ -17,6 +17,8 @@
 
 #include <math.h> /* expf, exp, tanhf, tanh, log1pf, log1p, fabsf, fabs */
 
+#if !SPARSEBIT_NO_OPS_RNN
+
 typedef enum sbit__rnn_act {
     SBIT__RNN_SIGMOID,
     SBIT__RNN_TANH,
@@ -1486,3 +1488,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_recurrent(size_t *count)
     *count = SBIT__COUNT_OF(sbit__rnn_rows);
     return sbit__rnn_rows;
 }
+
+#endif /* SPARSEBIT_NO_OPS_RNN */

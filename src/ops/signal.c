@@ -11,6 +11,8 @@
 
 #include <math.h> /* cos, sin, log10, pow, floor */
 
+#if !SPARSEBIT_NO_OPS_SIGNAL
+
 #define SBIT__SIGNAL_TURN 6.28318530717958647693
 
 /* >>one transform */
@@ -433,3 +435,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_signal(size_t *count)
     *count = SBIT__COUNT_OF(sbit__signal_rows);
     return sbit__signal_rows;
 }
+
+#endif /* SPARSEBIT_NO_OPS_SIGNAL */

@@ -13,6 +13,8 @@
 
 #include <math.h> /* expf, sqrt */
 
+#if !SPARSEBIT_NO_OPS_ATTENTION
+
 static sbit_status sbit__state_bad(const sbit_op_call *call, const char *what, sbit_error *error)
 {
     return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%s", what);
@@ -394,3 +396,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_state_space(size_t *count)
     *count = SBIT__COUNT_OF(sbit__state_space_table);
     return sbit__state_space_table;
 }
+
+#endif /* SPARSEBIT_NO_OPS_ATTENTION */

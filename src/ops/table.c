@@ -4,6 +4,8 @@
  */
 #include "ops_private.h"
 
+#include <stdio.h> /* snprintf */
+
 typedef const sbit_op_row *(*sbit__op_family_fn)(size_t *count);
 
 static const sbit__op_family_fn sbit__op_families[] = {
@@ -16,6 +18,77 @@ static const sbit__op_family_fn sbit__op_families[] = {
 static const char *sbit__op_domain(const char *domain)
 {
     return domain == NULL || strcmp(domain, "ai.onnx") == 0 ? "" : domain;
+}
+
+/* >>switches: what each macro takes out; operators of ai.onnx without their domain. A model that
+ * needs one is told the macro, so the names stay where the rows are gone. */
+typedef struct sbit__op_switch {
+    const char *macro;
+    bool out;
+    const char *operators;
+} sbit__op_switch;
+
+#define SBIT__OP_SWITCH(name, operators)                                                           \
+    {                                                                                              \
+        "SPARSEBIT_NO_OPS_" #name, SPARSEBIT_NO_OPS_##name, " " operators " "                      \
+    }
+static const sbit__op_switch sbit__op_switches[] = {
+    SBIT__OP_SWITCH(RNN, "LSTM GRU RNN sbit.RecurrentGrad"),
+    SBIT__OP_SWITCH(CONTROL,
+                    "If Loop Scan SequenceConstruct SequenceEmpty SequenceAt SequenceInsert "
+                    "SequenceErase SequenceLength SplitToSequence ConcatFromSequence SequenceMap "
+                    "Optional OptionalGetElement OptionalHasElement"),
+    SBIT__OP_SWITCH(STRING, "StringConcat StringSplit StringNormalizer TfIdfVectorizer"),
+    SBIT__OP_SWITCH(SIGNAL, "DFT STFT HannWindow HammingWindow BlackmanWindow MelWeightMatrix"),
+    SBIT__OP_SWITCH(ML,
+                    "ai.onnx.ml.ArrayFeatureExtractor ai.onnx.ml.Binarizer ai.onnx.ml.LabelEncoder "
+                    "ai.onnx.ml.TreeEnsemble"),
+    SBIT__OP_SWITCH(
+        ATTENTION,
+        "Attention sbit.Attention RotaryEmbedding sbit.RotaryEmbedding sbit.AttentionGrad "
+        "sbit.AppendKeys ai.onnx.preview.FlexAttention LinearAttention "
+        "CausalConvWithState SwiGLU"),
+    SBIT__OP_SWITCH(VISION, "DeformConv DepthToSpace SpaceToDepth GridSample AffineGrid Col2Im"),
+    SBIT__OP_SWITCH(
+        MICROSOFT,
+        "com.microsoft.FusedConv com.microsoft.FusedGemm com.microsoft.FusedMatMul "
+        "com.microsoft.TransposeMatMul com.microsoft.BiasGelu com.microsoft.FastGelu "
+        "com.microsoft.QuickGelu com.microsoft.BiasSoftmax "
+        "com.microsoft.SkipLayerNormalization "
+        "com.microsoft.SkipSimplifiedLayerNormalization "
+        "com.microsoft.EmbedLayerNormalization com.microsoft.Attention "
+        "com.microsoft.QAttention com.microsoft.MultiHeadAttention "
+        "com.microsoft.GroupQueryAttention com.microsoft.RotaryEmbedding "
+        "com.microsoft.NhwcMaxPool com.microsoft.DynamicQuantizeLSTM "
+        "com.microsoft.MatMulNBits com.microsoft.DynamicQuantizeMatMul sbit.NBitsWeight"),
+    SBIT__OP_SWITCH(
+        TRAINING,
+        "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss sbit.LabelLossGrad "
+        "ai.onnx.preview.training.Adagrad ai.onnx.preview.training.Adam "
+        "ai.onnx.preview.training.Momentum sbit.ActivationGrad sbit.Spread sbit.IndexLike "
+        "sbit.ScatterBack sbit.Piece sbit.ZerosLike sbit.ConvDataGrad sbit.ConvWeightGrad "
+        "sbit.PoolGrad sbit.BatchNormTrain sbit.BatchNormGrad sbit.NormGrad "
+        "sbit.SoftmaxGrad sbit.CrossEntropy sbit.Distillation sbit.LstmGrad sbit.GruGrad"),
+};
+#undef SBIT__OP_SWITCH
+
+SPARSEBIT_API const char *sbit_operator_switch(const char *domain, const char *op_type, bool *out)
+{
+    const sbit__op_switch *found = NULL;
+    char word[128];
+    domain = sbit__op_domain(domain);
+    const int n =
+        snprintf(word, sizeof word, " %s%s%s ", domain, domain[0] != '\0' ? "." : "", op_type);
+    for (size_t i = 0; n > 0 && (size_t)n < sizeof word && i < SBIT__COUNT_OF(sbit__op_switches);
+         i++) {
+        if (strstr(sbit__op_switches[i].operators, word) != NULL) {
+            found = &sbit__op_switches[i];
+        }
+    }
+    if (out != NULL) {
+        *out = found != NULL && found->out;
+    }
+    return found != NULL ? found->macro : NULL;
 }
 
 /* What operator rows are registered under. */

@@ -7,6 +7,8 @@
 #include "elements_private.h"
 #include "window_private.h"
 
+#if !SPARSEBIT_NO_OPS_STRING
+
 static const sbit_str *sbit__text_data(const sbit_tensor *tensor)
 {
     return (const sbit_str *)tensor->data;
@@ -441,3 +443,5 @@ SBIT__FN const sbit_op_row *sbit__op_rows_text(size_t *count)
     *count = SBIT__COUNT_OF(sbit__text_table);
     return sbit__text_table;
 }
+
+#endif /* SPARSEBIT_NO_OPS_STRING */

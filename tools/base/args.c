@@ -235,6 +235,8 @@ static const cli_option cli_options[] = {
      "least part of equal predictions, in percent (default: 98)"},
     {"--strict", NULL, NULL, CLI_FLAG, CLI_AT(strict), 0, 0, NULL,
      "validate: fail too if weights are no roundings of the float ones; prune: if layers keep masked rows"},
+    {"--missing", NULL, NULL, CLI_FLAG, CLI_AT(missing), 0, 0, NULL,
+     "what of the ONNX standard cannot run, and why; exit code 1 if a reason is missing"},
     {"--json", NULL, NULL, CLI_FLAG, CLI_AT(json), 0, 0, NULL, "print one JSON object instead"},
     {"--help", "-h", NULL, CLI_FLAG, CLI_AT(help), 0, 0, NULL, "show this text"},
 };
