@@ -256,3 +256,100 @@ TEST(old_operators_mean_the_same_after_a_lift)
                   cases[i].possible, text);
     }
 }
+
+/* ---- lowering */
+
+/* Lowers the model to `to` and runs both; the operators are left in `ops`, space-separated. */
+static void lower_same(const char *text, int64_t to, const char *wanted)
+{
+    sbit_ctx *ctx = test_ctx();
+    sbit_error error;
+    model_bytes bytes;
+    static double before[LIFT_MOST], after[LIFT_MOST];
+    char ops[300] = "";
+    memset(&error, 0, sizeof error);
+    sbit_graph *graph = model_graph(ctx, text, &bytes, &error);
+    if (CHECK(graph != NULL)) {
+        const int64_t n = lift_run(graph, before, &error);
+        CHECK_OK(sbit_graph_lower_opset(graph, to, &error), error);
+        CHECK_OK(sbit_graph_validate(graph, &error), error);
+        CHECK_EQ_I64(sbit_graph_opset(graph, ""), to);
+        CHECK(n > 0);
+        CHECK_EQ_I64(lift_run(graph, after, &error), n);
+        for (int64_t i = 0; i < n; i++) {
+            if (!CHECK_MSG(fabs(before[i] - after[i]) <= 1e-6 * (1.0 + fabs(before[i])),
+                           "element %lld is %g, lowered %g: %s", (long long)i, before[i], after[i],
+                           text)) {
+                break;
+            }
+        }
+        for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;
+             id = sbit_graph_next(graph, id)) {
+            const sbit_node *node = sbit_graph_node(graph, id);
+            const size_t used = strlen(ops);
+            snprintf(ops + used, sizeof ops - used, "%s%s/%lu", used > 0 ? " " : "", node->op_type,
+                     (unsigned long)node->input_count);
+        }
+        CHECK_STR(ops, wanted);
+    }
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+    free(bytes.data);
+}
+
+static void lower_fails(const char *text, int64_t to, const char *why)
+{
+    sbit_ctx *ctx = test_ctx();
+    sbit_error error;
+    model_bytes bytes;
+    memset(&error, 0, sizeof error);
+    sbit_graph *graph = model_graph(ctx, text, &bytes, &error);
+    if (CHECK(graph != NULL)) {
+        const int64_t from = sbit_graph_opset(graph, "");
+        CHECK_EQ_I64(sbit_graph_lower_opset(graph, to, &error), SBIT_ERR_UNSUPPORTED);
+        CHECK_CONTAINS(error.message, why);
+        CHECK_EQ_I64(sbit_graph_opset(graph, ""), from);
+    }
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+    free(bytes.data);
+}
+
+TEST(inputs_become_attributes_when_an_opset_is_lowered)
+{
+    lower_same("opset 18\nin x f32 2,3,4,5\nc a i64 2 = 1 -1\nReduceMean x,a -> y r\n"
+               "out y f32 ...\n",
+               13, "ReduceMean/1");
+    lower_same("opset 18\nin x f32 2,3,4,5\nc a i64 2 = 1 -1\nReduceMean x,a -> y r\n"
+               "out y f32 ...\n",
+               9, "ReduceMean/1");
+    lower_same("opset 21\nin x f32 2,3\nc a i64 1 = -1\nUnsqueeze x,a -> y r\nout y f32 ...\n", 7,
+               "Unsqueeze/1");
+    lower_same("opset 13\nin x f32 2,3\nc lo f32  = -1.5\nc hi f32  = 2\nClip x,lo,hi -> y r\n"
+               "out y f32 ...\n",
+               9, "Clip/1");
+    lower_same("opset 19\nin x f32 6,8\nc s i64 1 = 1\nc e i64 1 = 7\nc a i64 1 = -1\n"
+               "Slice x,s,e,a -> y r\nout y f32 ...\n",
+               8, "Slice/1");
+}
+
+TEST(operators_are_written_with_older_ones)
+{
+    lower_same("opset 13\nin x f32 2,3,4\nSoftmax x -> y r axis=1\nout y f32 ...\n", 11,
+               "Transpose/1 Softmax/1 Transpose/1");
+    lower_same("opset 13\nin x f32 2,3,4\nSoftmax x -> y r\nout y f32 ...\n", 9, "Softmax/1");
+    lower_same("opset 14\nin x f32 2,3,4\nHardSwish x -> y r\nout y f32 ...\n", 12,
+               "HardSigmoid/1 Mul/2");
+}
+
+TEST(what_cannot_be_lowered_is_named)
+{
+    lower_fails("opset 20\nin x f32 2,3\nGelu x -> y g\nout y f32 ...\n", 17,
+                "Gelu came in a later opset");
+    lower_fails("opset 13\nin x f32 2,8\nin k i64 1\nReduceSum x,k -> y r\nout y f32 ...\n", 11,
+                "its axes is not a constant");
+    lower_fails("opset 18\nin x f32 1,2,4,4\nc s f32 4 = 1 1 2 2\n"
+                "Resize x,,s -> y r mode=linear antialias=1\nout y f32 ...\n",
+                13, "its attribute antialias");
+    lower_fails("opset 13\nin x f32 2,8\nRelu x -> y r\nout y f32 ...\n", 6, "older than 7");
+}

@@ -22,9 +22,10 @@ static const cli_command cli_commands[] = {
      "Looks at the file, the format's rules, external data, shapes and operators; tells what is an\n"
      "error and what is likely a mistake. Exit code 1 if there are errors.",
      "sparsebit check model.onnx\nsparsebit check model.onnx --json", cli_check},
-    {"convert-opset", "MODEL", "raise the opset of a model", "--to --out --force", "--to --out",
+    {"convert-opset", "MODEL", "raise or lower the opset of a model", "--to --out --force", "--to --out",
      "Operators whose definition changed in between are rewritten; where that is not possible\n"
-     "nothing is written and all such nodes are named. Other domains stay as they are.",
+     "nothing is written and all such nodes are named. Other domains stay as they are. Downwards,\n"
+     "to 7 at the least, what became an input must be a constant: 'simplify' first helps.",
      "sparsebit convert-opset model.onnx --to 17 -o new.onnx", cli_convert_opset},
     {"simplify", "MODEL", "fold constants, remove and fuse operators",
      "--out --force --keep-bn --fix-defaults --skip --only --json", "--out",

@@ -782,6 +782,16 @@ SPARSEBIT_API sbit_status sbit_graph_set_opset(sbit_graph *graph, const char *do
     return SBIT_OK;
 }
 
+SBIT__FN void sbit__graph_lower_opset(sbit_graph *graph, int64_t version)
+{
+    sbit__graph_family *family = graph->family;
+    for (size_t i = 0; i < family->opset_count; i++) {
+        if (family->opsets[i].domain[0] == '\0' && family->opsets[i].version > version) {
+            family->opsets[i].version = version;
+        }
+    }
+}
+
 SPARSEBIT_API sbit_status sbit_graph_create(sbit_ctx *ctx, int64_t opset, sbit_graph **out,
                                             sbit_error *error)
 {

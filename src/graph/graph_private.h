@@ -173,6 +173,8 @@ SBIT__FN sbit_graph *sbit__graph_attr_body(const sbit_attr *attr, size_t index);
 SBIT__FN void sbit__graph_commit_node(sbit_graph *graph, sbit__graph_node *node, uint32_t before);
 SBIT__FN sbit_status sbit__graph_copy_attr(sbit_graph *graph, const sbit_attr *attr, sbit_attr *out,
                                            sbit_error *error);
+/* What sbit_graph_set_opset never does: ai.onnx at `version`, whose nodes were converted. */
+SBIT__FN void sbit__graph_lower_opset(sbit_graph *graph, int64_t version);
 /* Attributes to make nodes with; names and arrays are borrowed. */
 SBIT__FN sbit_attr sbit__attr_int(const char *name, int64_t value);
 SBIT__FN sbit_attr sbit__attr_float(const char *name, float value);

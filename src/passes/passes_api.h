@@ -62,6 +62,12 @@ SPARSEBIT_API sbit_status sbit_simplify(sbit_graph *graph, const sbit_simplify_d
 SPARSEBIT_API sbit_status sbit_graph_lift_opset(sbit_graph *graph, int64_t version,
                                                 sbit_error *error);
 
+/* Lowers it, to 7 at least, if every node can be written so: attributes that came later have their
+ * default, inputs that were attributes are constants, element types were known. Bodies included;
+ * nothing is changed otherwise. Errors: UNSUPPORTED naming the nodes that cannot (all at once). */
+SPARSEBIT_API sbit_status sbit_graph_lower_opset(sbit_graph *graph, int64_t version,
+                                                 sbit_error *error);
+
 #ifdef __cplusplus
 }
 #endif

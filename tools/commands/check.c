@@ -140,11 +140,11 @@ int cli_convert_opset(const cli_args *args)
     int code = cli_model_load(ctx, args->operands[0], &model);
     if (code == CLI_OK) {
         const int64_t from = sbit_graph_opset(model.graph, "");
-        if (args->to < from) {
-            code = cli_fail("'%s' has opset %lld: an opset is only raised, not lowered to %lld",
-                            model.path, (long long)from, (long long)args->to);
-        } else if (sbit_graph_lift_opset(model.graph, args->to, &error) != SBIT_OK ||
-                   sbit_graph_save(model.graph, args->out, NULL, &error) != SBIT_OK) {
+        const sbit_status status = args->to < from
+                                       ? sbit_graph_lower_opset(model.graph, args->to, &error)
+                                       : sbit_graph_lift_opset(model.graph, args->to, &error);
+        if (status != SBIT_OK ||
+            sbit_graph_save(model.graph, args->out, NULL, &error) != SBIT_OK) {
             code = cli_fail_library(&error, "cannot convert '%s'", model.path);
         } else {
             printf("opset %lld to %lld: %s\n", (long long)from, (long long)args->to, args->out);
