@@ -624,6 +624,8 @@ static void sbit__expand_attend(sbit__expand *e, const sbit__expand_heads *h)
     outputs[2] = h->present_value;
     attrs[count++] = sbit__attr_int("q_num_heads", heads);
     attrs[count++] = sbit__attr_int("kv_num_heads", heads);
+    /* Query i sees keys 0..past + i. ONNX Runtime leaves the last query's row unmasked, which only
+     * differs where there are more keys than past and queries; the definition says so nowhere. */
     attrs[count++] = sbit__attr_int("is_causal", sbit_node_int(&e->node, "unidirectional", 0));
     if (scale > 0.0f) {
         attrs[count++] = sbit__attr_float("scale", scale);
