@@ -742,6 +742,9 @@ static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
     if (pool == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
+    if (sbit_tensor_count(x) == 0) { /* the output is not empty */
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "a mean of no elements is no integer");
+    }
     const bool last = pool->last;
     const int64_t in = pool->in[0] * pool->in[1] * pool->in[2];
     const int64_t out = pool->out[0] * pool->out[1] * pool->out[2];
