@@ -44,13 +44,13 @@ SBIT__V_TARGET static void SBIT__V(last_finish)(const sbit__last_store *store, i
 
 /* >>tile */
 
-SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, const sbit__last_tile *tile,
-                                       const float *const *row, int64_t first, float *out,
-                                       int64_t at)
+/* sum: m * vectors, row after row */
+SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
+                                       const sbit__last_tile *tile, const float *const *row,
+                                       int64_t first, float *out, int64_t at)
 {
     const int64_t lanes = SBIT__V(lanes);
     const float *w = tile->weights;
-    SBIT__V(vf) sum[2 * SBIT__V(last_m)][SBIT__V(last_v)];
     SBIT__UNROLL for (int j = 0; j < vectors; j++)
     {
         SBIT__V(vf) bias = SBIT__V(set_f32)(0.0f);
@@ -59,7 +59,7 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, const sbit__last_tile
         }
         SBIT__UNROLL16 for (int i = 0; i < m; i++)
         {
-            sum[i][j] = bias;
+            sum[i * vectors + j] = bias;
         }
     }
     for (int64_t t = 0; t < tile->taps; t++) {
@@ -81,7 +81,7 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, const sbit__last_tile
                 const SBIT__V(vf) u = SBIT__V(set_f32)(x[i][k]);
                 SBIT__UNROLL for (int j = 0; j < vectors; j++)
                 {
-                    sum[i][j] = SBIT__V(fma_f32)(u, s[j], sum[i][j]);
+                    sum[i * vectors + j] = SBIT__V(fma_f32)(u, s[j], sum[i * vectors + j]);
                 }
             }
         }
@@ -92,7 +92,8 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, const sbit__last_tile
             SBIT__UNROLL for (int j = 0; j < vectors; j++)
             {
                 SBIT__V(store_f32)
-                (out + at + i * tile->out_step + j * lanes, tile->columns - j * lanes, sum[i][j]);
+                (out + at + i * tile->out_step + j * lanes, tile->columns - j * lanes,
+                 sum[i * vectors + j]);
             }
         }
         SBIT__V(last_finish)(&tile->store, m, tile->columns, tile->out_step, out, at);
@@ -108,7 +109,8 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, const sbit__last_tile
             {
                 const float *from = residual + at + i * tile->out_step + j * lanes;
                 const int64_t n = j < vectors - 1 ? lanes : tile->columns - j * lanes;
-                sum[i][j] = SBIT__V(add_f32)(sum[i][j], SBIT__V(load_f32)(from, n));
+                sum[i * vectors + j] =
+                    SBIT__V(add_f32)(sum[i * vectors + j], SBIT__V(load_f32)(from, n));
             }
         }
     }
@@ -119,7 +121,7 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, const sbit__last_tile
             const int64_t n = j < vectors - 1 ? lanes : tile->columns - j * lanes;
             SBIT__V(store_f32)
             (out + at + i * tile->out_step + j * lanes, n,
-             SBIT__V(min_f32)(hi, SBIT__V(max_f32)(lo, sum[i][j])));
+             SBIT__V(min_f32)(hi, SBIT__V(max_f32)(lo, sum[i * vectors + j])));
         }
     }
 }
@@ -127,9 +129,11 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, const sbit__last_tile
 /* One copy for each size. Rows are cut into nearly equal tiles, so that all are large; with one or
  * two vectors (of four) a tile has up to twice the rows. */
 #define SBIT__LAST_CASE(m, v)                                                                      \
-    case m:                                                                                        \
-        SBIT__V(last_body)(m, v, tile, row, first, out, at);                                       \
-        break;
+    case m: {                                                                                      \
+        SBIT__V(vf) sum[(m) * (v)];                                                                \
+        SBIT__V(last_body)(m, v, sum, tile, row, first, out, at);                                  \
+        break;                                                                                     \
+    }
 #define SBIT__LAST_ROWS(v, more)                                                                   \
     SBIT__V_TARGET static void SBIT__V(last_rows##v)(int64_t m, const sbit__last_tile *tile,       \
                                                      const float *const *row, int64_t first,       \
@@ -143,8 +147,10 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, const sbit__last_tile
             SBIT__LAST_CASE(5, v)                                                                  \
             SBIT__LAST_CASE(6, v)                                                                  \
             more(v)                                                                                \
-        default:                                                                                   \
-            SBIT__V(last_body)(SBIT__V(last_m), v, tile, row, first, out, at);                     \
+        default: {                                                                                 \
+            SBIT__V(vf) sum[SBIT__V(last_m) * (v)];                                                \
+            SBIT__V(last_body)(SBIT__V(last_m), v, sum, tile, row, first, out, at);                \
+        }                                                                                          \
         }                                                                                          \
     }
 #define SBIT__LAST_WIDE(v)

@@ -55,12 +55,12 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
 {
     const int64_t lanes = SBIT__V(lanes);
     const uint8_t *w = (const uint8_t *)(const void *)tile->weights;
-    SBIT__V(vi) sum[8][4];
+    SBIT__V(vi) sum[20]; /* row after row */
     SBIT__UNROLL for (int i = 0; i < m; i++)
     {
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            sum[i][j] = SBIT__V(load_i32)(tile->bias + j * lanes);
+            sum[i * vectors + j] = SBIT__V(load_i32)(tile->bias + j * lanes);
         }
     }
     for (int64_t t = 0; t < tile->taps; t++) {
@@ -81,7 +81,7 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
                 const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(repeat4)(x[i] + k));
                 SBIT__UNROLL for (int j = 0; j < vectors; j++)
                 {
-                    sum[i][j] = SBIT__V(dot4)(sum[i][j], u, s[j]);
+                    sum[i * vectors + j] = SBIT__V(dot4)(sum[i * vectors + j], u, s[j]);
                 }
             }
         }
@@ -102,13 +102,14 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
                 const SBIT__V(vi) factor = SBIT__V(load_i32)(tile->factor + c);
                 SBIT__UNROLL for (int i = 0; i < m; i++)
                 {
-                    sum[i][j] = SBIT__V(add_i32)(
-                        sum[i][j], SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sums[i]), factor));
+                    sum[i * vectors + j] = SBIT__V(add_i32)(
+                        sum[i * vectors + j],
+                        SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sums[i]), factor));
                 }
             }
             SBIT__UNROLL for (int i = 0; i < m; i++)
             {
-                SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i * vectors + j]), scale);
                 if (tile->shift != NULL) {
                     f = SBIT__V(add_f32)(f, shift);
                 }
@@ -128,7 +129,7 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
         SBIT__V(vi) row_sum[4];
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            row_sum[j] = sum[i][j];
+            row_sum[j] = sum[i * vectors + j];
         }
         SBIT__V(q8_put_row)
         (tile, row_sum, row_sums != NULL ? row_sums[i] : 0, out, at + i * tile->out_stride);

@@ -2,8 +2,8 @@
  *
  * Called by: infer, program. Calls: graph.
  * An attribute's name tells its type: of all operators of ai.onnx, ai.onnx.ml and com.microsoft
- * only a few names have two (tests/interop/check_schemas.py compares with the onnx package). So one table
- * serves all rows, which read an attribute of another type as if it were absent.
+ * only a few names have two (tests/interop/check_schemas.py compares with the onnx package). So one
+ * table serves all rows, which read an attribute of another type as if it were absent.
  */
 #include "ops_private.h"
 
