@@ -513,3 +513,36 @@ TEST(switches_name_the_operators_of_their_families)
     CHECK(sbit_operator_switch("ai.onnx", "LSTM", NULL) != NULL);
     CHECK(sbit_operator_switch("com.acme", "LSTM", NULL) == NULL);
 }
+
+/* What is known of an output although a shape or an axis is only known while running. */
+TEST(shapes_that_data_decides_keep_what_is_known)
+{
+    static const struct {
+        const char *text, *type;
+    } cases[] = {
+        {"opset 18\nin x f32 3,1\nin s i64 3\nExpand x,s -> y e\nout y f32 ...\n",
+         "float32[?,3,?]"},
+        {"opset 18\nin x f32 1,5,5\nin i i64 2\nin b i64 2\nCol2Im x,i,b -> y c\nout y f32 ...\n",
+         "float32[1,?,?,?]"},
+        {"opset 20\nin x f32 1,10,10,1\nin a i64 \nDFT x,,a -> y d\nout y f32 ...\n",
+         "float32[1,10,10,2]"},
+        {"opset 20\nin x f32 1,10,10,1\nin a i64 \nDFT x,,a -> y d onesided=1\nout y f32 ...\n",
+         "float32[?,?,?,2]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sbit_ctx *ctx = test_ctx();
+        sbit_error error;
+        model_bytes bytes;
+        char type[200] = "";
+        memset(&error, 0, sizeof error);
+        sbit_graph *graph = model_graph(ctx, cases[i].text, &bytes, &error);
+        if (CHECK(graph != NULL) && CHECK_OK(sbit_infer(graph, &error), error)) {
+            const sbit_value_id y = sbit_graph_find_value(graph, "y");
+            sbit__type_describe(graph, &sbit_graph_value(graph, y)->type, type, sizeof type);
+        }
+        CHECK_STR(type, cases[i].type);
+        sbit_graph_destroy(graph);
+        sbit_ctx_destroy(ctx);
+        free(bytes.data);
+    }
+}

@@ -116,6 +116,14 @@ static sbit_status sbit__col2im_infer(const sbit_op_call *call, sbit_error *erro
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "its input has rank 3");
     }
     SBIT__TRY(sbit__col2im_read(call, &c, &known, error));
+    const sbit_type *image = call->in_type[1];
+    if (!known && out != NULL && image->rank == 1 && sbit__dim_known(image->dims[0]) &&
+        image->dims[0].value >= 1 && image->dims[0].value <= SBIT__COL2IM_RANK) {
+        out->rank = (int32_t)image->dims[0].value + 2;
+        for (int32_t i = 0; i < out->rank; i++) {
+            out->dims[i] = i == 0 && x->rank == 3 ? x->dims[0] : sbit__dim_any();
+        }
+    }
     return known && out != NULL && x->rank == 3 ? sbit__col2im_type(call, &c, x, out, error)
                                                 : SBIT_OK;
 }

@@ -749,6 +749,11 @@ static sbit_status sbit__expand_type(const sbit_op_call *call, const sbit_type *
                                 (long long)count);
         }
         out->rank = x->rank < 0 ? -1 : x->rank > (int32_t)count ? x->rank : (int32_t)count;
+        for (int32_t i = 1; i <= x->rank; i++) { /* only a dim of 1 becomes another */
+            const sbit_dim dim = x->dims[x->rank - i];
+            out->dims[out->rank - i] =
+                sbit__dim_known(dim) && dim.value != 1 ? dim : sbit__dim_any();
+        }
         return SBIT_OK;
     }
     asked.rank = (int32_t)count;

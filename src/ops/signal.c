@@ -109,7 +109,11 @@ static sbit_status sbit__dft_read(const sbit_op_call *call, const sbit_type *x, 
                            : sbit_op_fail(call, SBIT_ERR_SHAPE, error, "an input of rank below 2");
     }
     SBIT__TRY(sbit__dft_axis(call, x->rank, &dft->axis, &known, error));
-    if (!known) {
+    if (!known) { /* whatever the axis is, a transform of all points keeps the dims */
+        if (!dft->one_sided && sbit__in_type(call, 1) == NULL) {
+            memcpy(out->dims, x->dims, sizeof out->dims);
+        }
+        out->dims[x->rank - 1] = sbit__dim(dft->one_sided && dft->inverse ? 1 : 2);
         return SBIT_OK;
     }
     const sbit_dim have = x->dims[dft->axis], one = sbit__dim(1);
