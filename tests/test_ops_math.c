@@ -1045,6 +1045,15 @@ TEST(nonzero_unique_and_nms)
     check_op(13, "NonZero", &in, 1, NULL, 0, I64("2,2", places));
     check_case(&unique, want, 0.0);
     check_case(&as_met, want2, 0.0);
+    /* complex: by the real part, then by the imaginary one; 0 and -0 are one */
+    const float pairs[] = {1, -2, -3, 1, 1, -5, -3, 1, 0, 0.0f, -0.0f, 0};
+    const float pairs_sorted[] = {-3, 1, 0, 0, 1, -5, 1, -2};
+    const int64_t first3[] = {1, 4, 2, 0}, inverse3[] = {3, 0, 2, 0, 1, 1}, counts3[] = {2, 2, 1, 1};
+    const sbit_tensor cx = build_tensor(SBIT_C64, "6", pairs);
+    const sbit_tensor want3[] = {build_tensor(SBIT_C64, "4", pairs_sorted), I64("4", first3),
+                                 I64("6", inverse3), I64("4", counts3)};
+    const op_case of_complex = {11, "Unique", &cx, 1, NULL, 0, 4};
+    check_case(&of_complex, want3, 0.0);
     /* two boxes overlap by more than half, the third stands alone; equal scores: lower index */
     const float boxes[] = {0, 0, 1, 1, 0, 0.1f, 1, 1.1f, 0, 5, 1, 6}, scores[] = {0.9f, 0.9f, 0.8f};
     const int64_t most = 10, picked[] = {0, 0, 0, 0, 0, 2};

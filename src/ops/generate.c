@@ -594,6 +594,14 @@ static int sbit__unique_compare_text(sbit_str a, sbit_str b)
     return order != 0 ? order : a.size < b.size ? -1 : a.size > b.size;
 }
 
+static int sbit__unique_compare_numbers(double a, double b)
+{
+    if (a != a || b != b) { /* NaN is last, and equal to itself */
+        return a == a ? -1 : b == b ? 1 : 0;
+    }
+    return a < b ? -1 : a > b;
+}
+
 static int sbit__unique_compare_at(const sbit_tensor *x, int64_t i, int64_t j)
 {
     if (x->dtype == SBIT_STRING) {
@@ -605,16 +613,19 @@ static int sbit__unique_compare_at(const sbit_tensor *x, int64_t i, int64_t j)
         const bool below = x->dtype == SBIT_U64 ? (uint64_t)a < (uint64_t)b : a < b;
         return a == b ? 0 : below ? -1 : 1;
     }
-    if (x->dtype == SBIT_C64 || x->dtype == SBIT_C128) {
-        const size_t each = sbit__elem_bytes(x->dtype);
-        return memcmp(sbit__elem_at_const(x->dtype, x->data, i),
-                      sbit__elem_at_const(x->dtype, x->data, j), each);
+    if (x->dtype == SBIT_C64 || x->dtype == SBIT_C128) { /* as numpy: the real part first */
+        const bool wide = x->dtype == SBIT_C128;
+        const float *f = (const float *)x->data;
+        const double *d = (const double *)x->data;
+        int order = 0;
+        for (int64_t part = 0; part < 2 && order == 0; part++) {
+            const int64_t a = 2 * i + part, b = 2 * j + part;
+            order = wide ? sbit__unique_compare_numbers(d[a], d[b])
+                         : sbit__unique_compare_numbers((double)f[a], (double)f[b]);
+        }
+        return order;
     }
-    const double a = sbit__tensor_f64_at(x, i), b = sbit__tensor_f64_at(x, j);
-    if (a != a || b != b) { /* NaN is last, and equal to itself */
-        return a == a ? -1 : b == b ? 1 : 0;
-    }
-    return a < b ? -1 : a > b;
+    return sbit__unique_compare_numbers(sbit__tensor_f64_at(x, i), sbit__tensor_f64_at(x, j));
 }
 
 static int sbit__unique_compare(const sbit__unique *u, int64_t i, int64_t j)
