@@ -331,6 +331,9 @@ TEST(inputs_become_attributes_when_an_opset_is_lowered)
     lower_same("opset 19\nin x f32 6,8\nc s i64 1 = 1\nc e i64 1 = 7\nc a i64 1 = -1\n"
                "Slice x,s,e,a -> y r\nout y f32 ...\n",
                8, "Slice/1");
+    lower_same("opset 13\nin x f32 2,3\nc d i64 1 = 4\nc v f32 2 = 0 1\nOneHot x,d,v -> y o axis=-1\n"
+               "out y f32 ...\n",
+               10, "OneHot/3"); /* the axis is one of the output's */
 }
 
 TEST(operators_are_written_with_older_ones)
@@ -352,4 +355,13 @@ TEST(what_cannot_be_lowered_is_named)
                 "Resize x,,s -> y r mode=linear antialias=1\nout y f32 ...\n",
                 13, "its attribute antialias");
     lower_fails("opset 13\nin x f32 2,8\nRelu x -> y r\nout y f32 ...\n", 6, "older than 7");
+    lower_fails("opset 13\nin x f32 2,8\nc e i64 1 = 2\nPow x,e -> y p\nout y f32 ...\n", 11,
+                "its exponent is of another type");
+    lower_fails("opset 13\nin x f32 2,8\nin z f32 8\nMax x,z -> y m\nout y f32 ...\n", 7,
+                "its inputs are broadcast");
+    lower_fails("opset 19\nin x f32 1,2,4,4\nc s f32 4 = 1 1 2 2\nResize x,,s -> y r mode=linear "
+                "coordinate_transformation_mode=half_pixel_symmetric\nout y f32 ...\n",
+                18, "half_pixel_symmetric");
+    lower_fails("opset 19\nin x i8 2,8\nc s f16 = 0.5\nDequantizeLinear x,s -> y d\nout y f16 ...\n", 13,
+                "float32 before opset 19");
 }

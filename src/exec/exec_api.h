@@ -66,7 +66,7 @@ typedef struct sbit_session_desc {
     bool disable_fusion;   /* no lowering: every operator by itself, as ONNX defines it */
     bool disable_integers; /* what lies between DequantizeLinear and QuantizeLinear is
                               computed in float32, without Winograd: a simulation. Its sums
-                              are rounded once in a context with force_isa SBIT_ISA_SCALAR */
+                              are rounded each 1,024 terms with force_isa SBIT_ISA_SCALAR */
     bool exact;            /* no Winograd, which adds and subtracts neighbours: its error is up to
                               1e-5 of the largest sum of |terms| among 4 x 4 outputs */
     bool profile;          /* measure each node */

@@ -384,8 +384,15 @@ static sbit_status sbit__lower_work(sbit__lowering *lower, const sbit_session_de
                                     sbit_error *error)
 {
     if (desc->shape_count > 0) {
-        SBIT__TRY(sbit__facts_init_for(&lower->expected, lower->graph, desc->shapes,
-                                       desc->shape_count, error));
+        const bool body = sbit_graph_parent(lower->graph) != NULL; /* maybe of a branch not taken */
+        const sbit_status status = sbit__facts_init_for(
+            &lower->expected, lower->graph, desc->shapes, desc->shape_count, body ? NULL : error);
+        if (status != SBIT_OK) {
+            if (!body || status == SBIT_ERR_OUT_OF_MEMORY) {
+                return body ? sbit__fail_oom(error, 0) : status;
+            }
+            memset(&lower->expected, 0, sizeof lower->expected);
+        }
     }
     lower->work = sbit__alloc(&lower->ctx->allocator, SBIT__LOWER_WORK_BYTES);
     const sbit_status status = lower->work != NULL
@@ -393,7 +400,7 @@ static sbit_status sbit__lower_work(sbit__lowering *lower, const sbit_session_de
                                    : sbit__fail_oom(error, SBIT__LOWER_WORK_BYTES);
     sbit__free(&lower->ctx->allocator, lower->work, SBIT__LOWER_WORK_BYTES);
     sbit__free(&lower->ctx->allocator, lower->lasts, lower->last_limit * sizeof *lower->lasts);
-    if (desc->shape_count > 0) {
+    if (lower->expected.state != NULL) {
         sbit__facts_deinit(&lower->expected);
     }
     return status;

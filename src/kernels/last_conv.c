@@ -117,7 +117,7 @@ static bool sbit__last_is_dense(const sbit__conv_shape *s)
 {
     bool dense = s->groups == 1 && sbit__last_taps(s) == 1;
     for (int i = 0; i < 3; i++) {
-        dense = dense && s->stride[i] == 1 && s->in[i] == s->out[i];
+        dense = dense && s->stride[i] == 1 && s->in[i] == s->out[i] && s->pad_begin[i] == 0;
     }
     return dense;
 }

@@ -131,7 +131,7 @@ static int64_t sbit__ref_quantize(float x, float scale, int32_t zero_point, int3
     return (int64_t)nearbyintf(v) + zero_point;
 }
 
-/* >>products: their sums are of doubles and rounded once, so that what runs with these kernels is
+/* >>products: their sums are of doubles and rounded each 1,024 terms, so that what runs with these kernels is
  * the exact side of a comparison, as reductions are */
 static void sbit__ref_tile_put(int64_t m, int64_t n, double sums[][SBIT__REF_TILE_N],
                                int64_t column, float *c, int64_t ldc, bool add, const float *bias,

@@ -298,6 +298,7 @@ static sbit_status sbit__down_axes(sbit__down *down, const sbit_node *node, sbit
         axes != NULL && axes->type == SBIT_ONNX_ATTR_INTS && axes->count <= SBIT__DOWN_LIST;
     const bool longer = strcmp(node->op_type, "Unsqueeze") == 0 && list && rank >= 0;
     rank += longer ? (int32_t)axes->count : 0;
+    rank += strcmp(node->op_type, "OneHot") == 0 && rank >= 0 ? 1 : 0; /* of the output */
     for (size_t i = 0; list && i < axes->count; i++) {
         negative = negative || axes->ints[i] < 0;
         values[i] = axes->ints[i] + (axes->ints[i] < 0 ? rank : 0);
@@ -419,6 +420,10 @@ static sbit_status sbit__down_quantize(sbit__down *down, const sbit_node *node, 
         SBIT__TRY(sbit__down_problem(down, node, "element type %s came in a later opset",
                                      sbit_dtype_name((int32_t)q->dtype)));
     }
+    if (sbit__down_over(down, 19) && scale != NULL && scale->dtype != SBIT_F32 &&
+        scale->dtype != SBIT_UNDEFINED) {
+        return sbit__down_problem(down, node, "%s", "scales were of float32 before opset 19");
+    }
     if (!sbit__down_over(down, 13)) {
         return SBIT_OK;
     }
@@ -457,6 +462,32 @@ static sbit_status sbit__down_hard_swish(sbit__down *down, const sbit_node *node
                          sbit_graph_value(down->graph, node->outputs[0])->name, inputs, 1, attrs, 2,
                          &inputs[1], error));
     return sbit__replace_node(down->graph, node, "Mul", inputs, 2, NULL, 0, 1, error);
+}
+
+/* Base and exponent had one type before opset 12. */
+static sbit_status sbit__down_pow(sbit__down *down, const sbit_node *node, sbit_error *error)
+{
+    const sbit_type *x = sbit__down_type(down, sbit__node_in(node, 0));
+    const sbit_type *y = sbit__down_type(down, sbit__node_in(node, 1));
+    (void)error;
+    return sbit__down_over(down, 12) && x != NULL && y != NULL && x->dtype != y->dtype
+               ? sbit__down_problem(down, node, "%s", "its exponent is of another type than its base")
+               : SBIT_OK;
+}
+
+/* Broadcasting came with opset 8. */
+static sbit_status sbit__down_many(sbit__down *down, const sbit_node *node, sbit_error *error)
+{
+    const sbit_type *x = sbit__down_type(down, sbit__node_in(node, 0));
+    bool same = true;
+    (void)error;
+    for (size_t i = 1; i < node->input_count; i++) {
+        const sbit_type *other = sbit__down_type(down, node->inputs[i]);
+        same = same && x != NULL && other != NULL && sbit__same_dims(x, other);
+    }
+    return sbit__down_over(down, 8) && !same
+               ? sbit__down_problem(down, node, "%s", "its inputs are broadcast, since opset 8")
+               : SBIT_OK;
 }
 
 static sbit_status sbit__down_gemm(sbit__down *down, const sbit_node *node, sbit_error *error)
@@ -517,6 +548,10 @@ static sbit_status sbit__down_stays_9(sbit__down *down, const sbit_node *node, s
 static sbit_status sbit__down_resize(sbit__down *down, const sbit_node *node, sbit_error *error)
 {
     sbit_value_id empty;
+    if (sbit__down_over(down, 19) && strcmp(sbit_node_string(node, "coordinate_transformation_mode", ""),
+                                            "half_pixel_symmetric") == 0) {
+        return sbit__down_problem(down, node, "%s", "half_pixel_symmetric came with opset 19");
+    }
     if (sbit__down_over(down, 11)) {
         return sbit__down_problem(down, node, "%s", "Resize of opset 10 has other coordinates");
     }
@@ -553,7 +588,11 @@ static const struct {
     {"HardSwish", sbit__down_hard_swish},
     {"Hardmax", sbit__down_softmax},
     {"LogSoftmax", sbit__down_softmax},
+    {"Max", sbit__down_many},
+    {"Mean", sbit__down_many},
+    {"Min", sbit__down_many},
     {"Pad", sbit__down_pad},
+    {"Pow", sbit__down_pow},
     {"QuantizeLinear", sbit__down_quantize},
     {"Resize", sbit__down_resize},
     {"RoiAlign", sbit__down_roi_align},
@@ -562,6 +601,7 @@ static const struct {
     {"ScatterND", sbit__down_scatter},
     {"Softmax", sbit__down_softmax},
     {"Split", sbit__down_split},
+    {"Sum", sbit__down_many},
 };
 
 /* The operator is there in the lower opset (HardSwish is written with others), and takes the type

@@ -148,20 +148,32 @@ static sbit_status sbit__latency_graph(const sbit_sparse *sparse, const sbit_gra
     return status;
 }
 
+/* The first output that is there (an LSTM may leave out others in front); NULL: none. */
+static const sbit_value_info *sbit__latency_output(const sbit_graph *graph, const sbit_node *node)
+{
+    size_t i = 0;
+    while (i < node->output_count && node->outputs[i].idx == 0) {
+        i++;
+    }
+    return i < node->output_count ? sbit_graph_value(graph, node->outputs[i]) : NULL;
+}
+
 static double sbit__latency_work(const sbit_graph *graph, const sbit_node *node)
 {
     const int64_t macs = sbit_graph_node_macs(graph, node->id);
     double count = 1.0;
-    const sbit_type *type = &sbit_graph_value(graph, node->outputs[0])->type;
-    for (int32_t i = 0; i < type->rank; i++) {
-        count *= type->dims[i].value > 0 ? (double)type->dims[i].value : 1.0;
+    const sbit_value_info *output = sbit__latency_output(graph, node);
+    for (int32_t i = 0; output != NULL && i < output->type.rank; i++) {
+        const int64_t size = output->type.dims[i].value;
+        count *= size > 0 ? (double)size : 1.0;
     }
     return macs > 0 ? (double)macs : count;
 }
 
 static const char *sbit__latency_name(const sbit_graph *graph, const sbit_node *node)
 {
-    return sbit_graph_value(graph, node->outputs[0])->name;
+    const sbit_value_info *output = sbit__latency_output(graph, node);
+    return output != NULL ? output->name : "";
 }
 
 static double sbit__latency_sum(const sbit_latency *latency, const sbit_graph *graph)

@@ -20,9 +20,9 @@ NETS = os.environ.get("SBIT_NETS", "resnet20 resnet18w32 mobilenetv2 mobilenetv3
                       "vggsmall vit_tiny rowlstm").split()
 LOOSE = {"mobilenetv2": 0.5, "vit_tiny": 0.5}
 # These amplify one rounding in a million: ONNX Runtime agrees with itself on 99.73 and 99.79 % of
-# vit_tiny's images. So integers are compared with sums that are rounded once: of few images, as
-# each takes 0.1 s.
-AMPLIFY = {"vit_tiny"}
+# vit_tiny's images; of mobilenetv2's 16 of 10,000 differ in generic, 3 of them among the first 300.
+# So integers are compared with sums that are rounded once: of few images, as each takes 0.1 s.
+AMPLIFY = {"vit_tiny", "mobilenetv2"}
 YAML = """BACKEND: virtual
 SCHEDULE: {FUSE_BN: True}
 W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: uniform, BIT: 8}, OBSERVER: {TYPE: MINMAX}}
