@@ -494,11 +494,9 @@ static void sbit__dropout_train_range(void *user, int64_t begin, int64_t end, in
     const sbit__dropout_task *task = (const sbit__dropout_task *)user;
     const float scale = (float)task->scale;
     (void)worker;
-    for (int64_t i = begin; i < end; i++) { /* splitmix64 */
-        uint64_t z = task->key + (uint64_t)i * UINT64_C(0x9E3779B97F4A7C15);
-        z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-        z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-        const bool keep = (uint32_t)((z ^ (z >> 31)) >> 40) >= task->limit;
+    for (int64_t i = begin; i < end; i++) {
+        const uint64_t bits = sbit__mix64(task->key + (uint64_t)i * SBIT__MIX64_STEP);
+        const bool keep = (uint32_t)(bits >> 40) >= task->limit;
         if (task->x->dtype == SBIT_F32) {
             ((float *)task->y->data)[i] = keep ? ((const float *)task->x->data)[i] * scale : 0.0f;
         } else {

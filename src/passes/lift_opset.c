@@ -1,46 +1,23 @@
 /* lift_opset.c: raises the ai.onnx opset of a model. >>lift-opset
  *
- * Called by: users, quant. Calls: graph, infer.
+ * Called by: users, quant. Calls: opset.c, graph.
  * One row for each operator whose definition changed by more than wider types; its function takes
  * a node from any version to any later one (A2.9, A2.10). All others mean the same in every opset
- * and are left alone, as are operators of other domains. All nodes are looked at first; only when
- * each can be converted is the first one changed.
+ * and are left alone, as are operators of other domains.
  */
 #include "passes_private.h"
 
 #define SBIT__LIFT_NEWEST 23
 
-typedef struct sbit__lift {
-    sbit_graph *graph; /* the level that is looked at */
-    sbit_ctx *ctx;
-    sbit__arena *arena;
-    int64_t from, to;
-    bool change; /* false: only look */
-    sbit__text *problems;
-    int64_t problem_count;
-} sbit__lift;
-
-typedef sbit_status (*sbit__lift_fn)(sbit__lift *lift, const sbit_node *node, sbit_error *error);
+typedef sbit_status (*sbit__lift_fn)(sbit__opset *lift, const sbit_node *node, sbit_error *error);
 
 /* The definition changed in `version`, and the model goes over that. */
-static bool sbit__lift_over(const sbit__lift *lift, int64_t version)
+static bool sbit__lift_over(const sbit__opset *lift, int64_t version)
 {
     return lift->from < version && lift->to >= version;
 }
 
-static sbit_status sbit__lift_problem(sbit__lift *lift, const sbit_node *node, const char *why)
-{
-    char text[256];
-    sbit_graph_describe(lift->graph, node->id, text, sizeof text);
-    if (!lift->change) {
-        sbit__text_printf(lift->problems, "%s%s: %s", lift->problem_count > 0 ? "; " : "", text,
-                          why);
-        lift->problem_count++;
-    }
-    return SBIT_OK;
-}
-
-static const char *sbit__lift_name(const sbit__lift *lift, const sbit_node *node)
+static const char *sbit__lift_name(const sbit__opset *lift, const sbit_node *node)
 {
     for (size_t i = 0; i < node->output_count; i++) {
         if (node->outputs[i].idx != 0) {
@@ -50,7 +27,7 @@ static const char *sbit__lift_name(const sbit__lift *lift, const sbit_node *node
     return node->op_type;
 }
 
-static const sbit_type *sbit__lift_type(const sbit__lift *lift, const sbit_node *node, size_t input)
+static const sbit_type *sbit__lift_type(const sbit__opset *lift, const sbit_node *node, size_t input)
 {
     return node->input_count > input && node->inputs[input].idx != 0
                ? &sbit_graph_value(lift->graph, node->inputs[input])->type
@@ -60,7 +37,7 @@ static const sbit_type *sbit__lift_type(const sbit__lift *lift, const sbit_node 
 /* >>attributes to inputs */
 
 /* An attribute that is a list of integers becomes input `index`; nothing if it is not there. */
-static sbit_status sbit__lift_ints(sbit__lift *lift, const sbit_node *node, const char *name,
+static sbit_status sbit__lift_ints(sbit__opset *lift, const sbit_node *node, const char *name,
                                    size_t index, sbit_error *error)
 {
     const sbit_attr *attr = sbit_node_attr(node, name);
@@ -79,7 +56,7 @@ static sbit_status sbit__lift_ints(sbit__lift *lift, const sbit_node *node, cons
 }
 
 /* A number becomes input `index`, of that type. */
-static sbit_status sbit__lift_number(sbit__lift *lift, const sbit_node *node, const char *name,
+static sbit_status sbit__lift_number(sbit__opset *lift, const sbit_node *node, const char *name,
                                      double value, size_t index, sbit_dtype dtype,
                                      sbit_error *error)
 {
@@ -92,21 +69,21 @@ static sbit_status sbit__lift_number(sbit__lift *lift, const sbit_node *node, co
     return SBIT_OK;
 }
 
-static sbit_status sbit__lift_floats(sbit__lift *lift, const char *name, const float *values,
+static sbit_status sbit__lift_floats(sbit__opset *lift, const char *name, const float *values,
                                      int64_t count, sbit_value_id *out, sbit_error *error)
 {
     sbit_tensor tensor;
     sbit_status status = SBIT_OK;
-    SBIT__TRY(sbit_tensor_alloc(lift->ctx, SBIT_F32, 1, &count, &tensor, error));
+    SBIT__TRY(sbit_tensor_alloc(sbit_graph_ctx(lift->graph), SBIT_F32, 1, &count, &tensor, error));
     if (count > 0) {
         memcpy(tensor.data, values, (size_t)count * sizeof *values);
     }
     status = sbit_graph_add_constant(lift->graph, name, &tensor, out, error);
-    sbit_tensor_free(lift->ctx, &tensor);
+    sbit_tensor_free(sbit_graph_ctx(lift->graph), &tensor);
     return status;
 }
 
-static void sbit__lift_drop(sbit__lift *lift, const sbit_node *node, const char *name)
+static void sbit__lift_drop(sbit__opset *lift, const sbit_node *node, const char *name)
 {
     if (lift->change) {
         sbit_graph_remove_attr(lift->graph, node->id, name);
@@ -117,7 +94,7 @@ static void sbit__lift_drop(sbit__lift *lift, const sbit_node *node, const char 
 
 /* With broadcast=1, input 1 was laid on consecutive axes of input 0, from `axis`; now shapes are
  * aligned at the end, so it gets dims of 1 behind. */
-static sbit_status sbit__lift_align(sbit__lift *lift, const sbit_node *node, int64_t axis,
+static sbit_status sbit__lift_align(sbit__opset *lift, const sbit_node *node, int64_t axis,
                                     sbit_error *error)
 {
     const sbit_type *a = sbit__lift_type(lift, node, 0), *b = sbit__lift_type(lift, node, 1);
@@ -126,7 +103,7 @@ static sbit_status sbit__lift_align(sbit__lift *lift, const sbit_node *node, int
     sbit_attr attr;
     if (a == NULL || b == NULL || a->rank < 0 || b->rank < 0 || axis + b->rank > a->rank ||
         axis < 0) {
-        return sbit__lift_problem(lift, node, "its axis cannot be applied to unknown ranks");
+        return sbit__opset_problem(lift, node, "its axis cannot be applied to unknown ranks");
     }
     for (int64_t i = axis + b->rank; i < a->rank; i++) {
         axes[count] = b->rank + count;
@@ -145,7 +122,7 @@ static sbit_status sbit__lift_align(sbit__lift *lift, const sbit_node *node, int
     return sbit_graph_set_node_input(lift->graph, node->id, 1, inputs[0], error);
 }
 
-static sbit_status sbit__lift_elementwise(sbit__lift *lift, const sbit_node *node,
+static sbit_status sbit__lift_elementwise(sbit__opset *lift, const sbit_node *node,
                                           sbit_error *error)
 {
     const sbit_attr *axis = sbit_node_attr(node, "axis");
@@ -163,7 +140,7 @@ static sbit_status sbit__lift_elementwise(sbit__lift *lift, const sbit_node *nod
 }
 
 /* PRelu had one slope for each channel (axis 1), which is now broadcast like any operand. */
-static sbit_status sbit__lift_prelu(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_prelu(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_type *slope = sbit__lift_type(lift, node, 1);
     const bool one =
@@ -172,24 +149,24 @@ static sbit_status sbit__lift_prelu(sbit__lift *lift, const sbit_node *node, sbi
         return SBIT_OK;
     }
     if (slope == NULL || slope->rank != 1) {
-        return sbit__lift_problem(lift, node, "the shape of its slope is not known");
+        return sbit__opset_problem(lift, node, "the shape of its slope is not known");
     }
     return sbit__lift_align(lift, node, 1, error);
 }
 
 /* >>operators with parameters */
 
-static sbit_status sbit__lift_batch_norm(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_batch_norm(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     if (sbit__lift_over(lift, 9) && sbit_node_int(node, "spatial", 1) == 0) {
-        return sbit__lift_problem(lift, node, "spatial=0 has no later equivalent");
+        return sbit__opset_problem(lift, node, "spatial=0 has no later equivalent");
     }
     if (sbit__lift_over(lift, 7) && sbit_node_int(node, "is_test", 0) == 0 &&
         !sbit__single_output(lift->graph, node)) { /* one output means test mode in any version */
-        return sbit__lift_problem(lift, node, "it is in training mode (is_test=0)");
+        return sbit__opset_problem(lift, node, "it is in training mode (is_test=0)");
     }
     if (sbit__lift_over(lift, 14) && !sbit__single_output(lift->graph, node)) {
-        return sbit__lift_problem(lift, node, "its statistics are used, as in training");
+        return sbit__opset_problem(lift, node, "its statistics are used, as in training");
     }
     sbit__lift_drop(lift, node, "spatial");
     sbit__lift_drop(lift, node, "is_test");
@@ -200,7 +177,7 @@ static sbit_status sbit__lift_batch_norm(sbit__lift *lift, const sbit_node *node
     return SBIT_OK;
 }
 
-static sbit_status sbit__lift_cast(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_cast(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_attr *to = sbit_node_attr(node, "to");
     static const char *const names[] = {"UNDEFINED", "FLOAT",  "UINT8",  "INT8",   "UINT16",
@@ -216,10 +193,10 @@ static sbit_status sbit__lift_cast(sbit__lift *lift, const sbit_node *node, sbit
                                 : SBIT_OK;
         }
     }
-    return sbit__lift_problem(lift, node, "the element type it casts to is not known");
+    return sbit__opset_problem(lift, node, "the element type it casts to is not known");
 }
 
-static sbit_status sbit__lift_clip(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_clip(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_type *x = sbit__lift_type(lift, node, 0);
     static const char *const names[] = {"min", "max"};
@@ -230,7 +207,7 @@ static sbit_status sbit__lift_clip(sbit__lift *lift, const sbit_node *node, sbit
         return SBIT_OK;
     }
     if (x == NULL || x->dtype == SBIT_UNDEFINED) {
-        return sbit__lift_problem(lift, node, "the element type of its input is not known");
+        return sbit__opset_problem(lift, node, "the element type of its input is not known");
     }
     for (size_t i = 0; lift->change && i < 2; i++) {
         const double otherwise = i == 0 ? -(double)FLT_MAX : (double)FLT_MAX;
@@ -244,13 +221,13 @@ static sbit_status sbit__lift_clip(sbit__lift *lift, const sbit_node *node, sbit
     return SBIT_OK;
 }
 
-static sbit_status sbit__lift_dropout(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_dropout(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     if (sbit__lift_over(lift, 7) && sbit_node_int(node, "is_test", 0) == 0) {
-        return sbit__lift_problem(lift, node, "it is in training mode (is_test=0)");
+        return sbit__opset_problem(lift, node, "it is in training mode (is_test=0)");
     }
     if (sbit__lift_over(lift, 10) && sbit__output_used(lift->graph, node, 1)) {
-        return sbit__lift_problem(lift, node, "its mask is used, whose type changed in opset 10");
+        return sbit__opset_problem(lift, node, "its mask is used, whose type changed in opset 10");
     }
     sbit__lift_drop(lift, node, "is_test");
     if (!lift->change || !sbit__lift_over(lift, 12) || sbit_node_attr(node, "ratio") == NULL) {
@@ -260,7 +237,7 @@ static sbit_status sbit__lift_dropout(sbit__lift *lift, const sbit_node *node, s
                              SBIT_F32, error);
 }
 
-static sbit_status sbit__lift_gemm(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_gemm(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     (void)error;
     if (sbit__lift_over(lift, 7)) {
@@ -269,7 +246,7 @@ static sbit_status sbit__lift_gemm(sbit__lift *lift, const sbit_node *node, sbit
     return SBIT_OK;
 }
 
-static sbit_status sbit__lift_concat(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_concat(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_attr axis = sbit__attr_int("axis", 1);
     if (!sbit__lift_over(lift, 4) || sbit_node_attr(node, "axis") != NULL || !lift->change) {
@@ -278,7 +255,7 @@ static sbit_status sbit__lift_concat(sbit__lift *lift, const sbit_node *node, sb
     return sbit_graph_set_attr(lift->graph, node->id, &axis, error);
 }
 
-static sbit_status sbit__lift_selu(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_selu(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_attr alpha = sbit__attr_float("alpha", 1.6732f);
     const sbit_attr gamma = sbit__attr_float("gamma", 1.0507f);
@@ -295,7 +272,7 @@ static sbit_status sbit__lift_selu(sbit__lift *lift, const sbit_node *node, sbit
 }
 
 /* The exponent became an integer. */
-static sbit_status sbit__lift_lp_pool(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_lp_pool(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_attr *p = sbit_node_attr(node, "p");
     sbit_attr attr;
@@ -304,29 +281,29 @@ static sbit_status sbit__lift_lp_pool(sbit__lift *lift, const sbit_node *node, s
     }
     attr = sbit__attr_int("p", (int64_t)p->f);
     if ((float)attr.i != p->f) {
-        return sbit__lift_problem(lift, node, "p must be a whole number");
+        return sbit__opset_problem(lift, node, "p must be a whole number");
     }
     return lift->change ? sbit_graph_set_attr(lift->graph, node->id, &attr, error) : SBIT_OK;
 }
 
 /* >>shape operators */
 
-static sbit_status sbit__lift_axes_13(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_axes_13(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     return sbit__lift_over(lift, 13) ? sbit__lift_ints(lift, node, "axes", 1, error) : SBIT_OK;
 }
 
-static sbit_status sbit__lift_axes_18(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_axes_18(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     return sbit__lift_over(lift, 18) ? sbit__lift_ints(lift, node, "axes", 1, error) : SBIT_OK;
 }
 
-static sbit_status sbit__lift_reshape(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_reshape(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     return sbit__lift_over(lift, 5) ? sbit__lift_ints(lift, node, "shape", 1, error) : SBIT_OK;
 }
 
-static sbit_status sbit__lift_slice(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_slice(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     if (!sbit__lift_over(lift, 10)) {
         return SBIT_OK;
@@ -336,16 +313,16 @@ static sbit_status sbit__lift_slice(sbit__lift *lift, const sbit_node *node, sbi
     return sbit__lift_ints(lift, node, "axes", 3, error);
 }
 
-static sbit_status sbit__lift_top_k(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_top_k(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     return sbit__lift_over(lift, 10) ? sbit__lift_ints(lift, node, "k", 1, error) : SBIT_OK;
 }
 
-static sbit_status sbit__lift_split(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_split(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_attr outputs = sbit__attr_int("num_outputs", (int64_t)node->output_count);
     if (sbit__lift_over(lift, 2) && node->input_count > 1) {
-        return sbit__lift_problem(lift, node, "its sizes are an input, as in opset 1 only");
+        return sbit__opset_problem(lift, node, "its sizes are an input, as in opset 1 only");
     }
     if (sbit__lift_over(lift, 13)) {
         SBIT__TRY(sbit__lift_ints(lift, node, "split", 1, error));
@@ -356,7 +333,7 @@ static sbit_status sbit__lift_split(sbit__lift *lift, const sbit_node *node, sbi
     return sbit_graph_set_attr(lift->graph, node->id, &outputs, error);
 }
 
-static sbit_status sbit__lift_pad(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_pad(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_type *x = sbit__lift_type(lift, node, 0);
     const sbit_attr *old = sbit_node_attr(node, "paddings");
@@ -375,14 +352,14 @@ static sbit_status sbit__lift_pad(sbit__lift *lift, const sbit_node *node, sbit_
         return SBIT_OK;
     }
     if (x == NULL || x->dtype == SBIT_UNDEFINED) {
-        return sbit__lift_problem(lift, node, "the element type of its input is not known");
+        return sbit__opset_problem(lift, node, "the element type of its input is not known");
     }
     return lift->change ? sbit__lift_number(lift, node, "value", (double)value, 2, x->dtype, error)
                         : SBIT_OK;
 }
 
 /* Inputs tiles and axis, of any type, become one number for each axis: 1, but for that one. */
-static sbit_status sbit__lift_tile(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_tile(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_type *x = sbit__lift_type(lift, node, 0);
     const sbit_tensor *axis = sbit__const_in(lift->graph, node, 2);
@@ -394,12 +371,12 @@ static sbit_status sbit__lift_tile(sbit__lift *lift, const sbit_node *node, sbit
         return SBIT_OK;
     }
     if (x == NULL || x->rank < 1 || axis == NULL || sbit_tensor_count(axis) != 1) {
-        return sbit__lift_problem(lift, node, "its axis is no constant, or its rank not known");
+        return sbit__opset_problem(lift, node, "its axis is no constant, or its rank not known");
     }
     int64_t at = sbit__tensor_i64_at(axis, 0);
     at += at < 0 ? x->rank : 0;
     if (at < 0 || at >= x->rank) {
-        return sbit__lift_problem(lift, node, "its axis is out of range");
+        return sbit__opset_problem(lift, node, "its axis is out of range");
     }
     if (!lift->change) {
         return SBIT_OK;
@@ -423,7 +400,7 @@ static sbit_status sbit__lift_tile(sbit__lift *lift, const sbit_node *node, sbit
     return sbit__replace_node(lift->graph, node, "Tile", inputs, 2, NULL, 0, 1, error);
 }
 
-static sbit_status sbit__lift_scatter(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_scatter(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     if (!sbit__lift_over(lift, 11) || !lift->change) {
         return SBIT_OK;
@@ -449,7 +426,7 @@ static bool sbit__lift_scales_of(const sbit_tensor *scales, bool shrinks, float 
 }
 
 /* The inputs and attributes of Resize-11 in the place of an older node. */
-static sbit_status sbit__lift_resize_form(sbit__lift *lift, const sbit_node *node,
+static sbit_status sbit__lift_resize_form(sbit__opset *lift, const sbit_node *node,
                                           sbit_value_id scales, const char *nearest,
                                           sbit_value_id inputs[3], sbit_attr attrs[3],
                                           size_t *attr_count, sbit_error *error)
@@ -467,7 +444,7 @@ static sbit_status sbit__lift_resize_form(sbit__lift *lift, const sbit_node *nod
     return SBIT_OK;
 }
 
-static sbit_status sbit__lift_resize_to(sbit__lift *lift, const sbit_node *node,
+static sbit_status sbit__lift_resize_to(sbit__opset *lift, const sbit_node *node,
                                         sbit_value_id scales, sbit_error *error)
 {
     const char *mode = sbit_node_string(node, "mode", "nearest");
@@ -502,7 +479,7 @@ static sbit_status sbit__lift_resize_to(sbit__lift *lift, const sbit_node *node,
 }
 
 /* Whether the nearest rule is known: the scales (input `index`) are constants. */
-static bool sbit__lift_resize_known(const sbit__lift *lift, const sbit_node *node, size_t index)
+static bool sbit__lift_resize_known(const sbit__opset *lift, const sbit_node *node, size_t index)
 {
     const sbit_tensor *scales = sbit__const_in(lift->graph, node, index);
     return !sbit__lift_over(lift, 11) ||
@@ -514,7 +491,7 @@ static bool sbit__lift_resize_known(const sbit__lift *lift, const sbit_node *nod
 static const char sbit__lift_scales_unknown[] =
     "its scales are not constant: whether its nearest pixels are rounded up depends on them";
 
-static sbit_status sbit__lift_upsample(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_upsample(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_attr *list = sbit_node_attr(node, "scales");
     float scales[SBIT_MAX_RANK] = {1.0f, 1.0f, 1.0f, 1.0f};
@@ -530,15 +507,15 @@ static sbit_status sbit__lift_upsample(sbit__lift *lift, const sbit_node *node, 
         scales[2] = sbit_node_float(node, "height_scale", 0.0f);
         scales[3] = sbit_node_float(node, "width_scale", 0.0f);
         if (scales[2] <= 0.0f || scales[3] <= 0.0f) {
-            return sbit__lift_problem(lift, node, "it has no scales");
+            return sbit__opset_problem(lift, node, "it has no scales");
         }
     }
     if (id.idx != 0 && !sbit__lift_resize_known(lift, node, 1)) {
-        return sbit__lift_problem(lift, node, sbit__lift_scales_unknown);
+        return sbit__opset_problem(lift, node, sbit__lift_scales_unknown);
     }
     if (lift->to < 9) {
         return sbit__lift_over(lift, 7)
-                   ? sbit__lift_problem(lift, node, "raise the opset to 9 or more")
+                   ? sbit__opset_problem(lift, node, "raise the opset to 9 or more")
                    : SBIT_OK;
     }
     if (!lift->change) {
@@ -560,12 +537,12 @@ static sbit_status sbit__lift_upsample(sbit__lift *lift, const sbit_node *node, 
     return sbit_graph_set_node_input(lift->graph, node->id, 1, id, error);
 }
 
-static sbit_status sbit__lift_resize(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_resize(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     const char *mode = sbit_node_string(node, "coordinate_transformation_mode", "half_pixel");
     const sbit_value_id none = {0};
     if (lift->from == 10 && lift->to >= 11 && !sbit__lift_resize_known(lift, node, 1)) {
-        return sbit__lift_problem(lift, node, sbit__lift_scales_unknown);
+        return sbit__opset_problem(lift, node, sbit__lift_scales_unknown);
     }
     if (lift->from == 10 && lift->to >= 11) {
         return lift->change ? sbit__lift_resize_to(lift, node, sbit__node_in(node, 1), error)
@@ -575,7 +552,7 @@ static sbit_status sbit__lift_resize(sbit__lift *lift, const sbit_node *node, sb
         return SBIT_OK;
     }
     if (strcmp(mode, "tf_half_pixel_for_nn") == 0) {
-        return sbit__lift_problem(lift, node, "tf_half_pixel_for_nn was removed in opset 13");
+        return sbit__opset_problem(lift, node, "tf_half_pixel_for_nn was removed in opset 13");
     }
     /* Empty tensors stood for inputs that were not given. */
     for (size_t i = 1; lift->change && i <= 2; i++) {
@@ -604,7 +581,7 @@ static bool sbit__lift_one_axis(const sbit_type *x, int64_t axis)
     return axis >= 0 && axis < x->rank;
 }
 
-static sbit_status sbit__lift_softmax(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_softmax(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     const int64_t axis = sbit_node_int(node, "axis", 1);
     const sbit_attr last = sbit__attr_int("axis", -1), from = sbit__attr_int("axis", axis);
@@ -628,7 +605,7 @@ static sbit_status sbit__lift_softmax(sbit__lift *lift, const sbit_node *node, s
 
 /* >>others */
 
-static sbit_status sbit__lift_recurrent(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_recurrent(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     (void)error;
     if (sbit__lift_over(lift, 7)) {
@@ -637,7 +614,7 @@ static sbit_status sbit__lift_recurrent(sbit__lift *lift, const sbit_node *node,
     return SBIT_OK;
 }
 
-static sbit_status sbit__lift_grid_sample(sbit__lift *lift, const sbit_node *node,
+static sbit_status sbit__lift_grid_sample(sbit__opset *lift, const sbit_node *node,
                                           sbit_error *error)
 {
     const char *mode = sbit_node_string(node, "mode", "bilinear");
@@ -650,7 +627,7 @@ static sbit_status sbit__lift_grid_sample(sbit__lift *lift, const sbit_node *nod
     return sbit_graph_set_attr(lift->graph, node->id, &attr, error);
 }
 
-static sbit_status sbit__lift_roi_align(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_roi_align(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_attr attr = sbit__attr_string("coordinate_transformation_mode", "output_half_pixel");
     if (!sbit__lift_over(lift, 16) || !lift->change) {
@@ -659,7 +636,7 @@ static sbit_status sbit__lift_roi_align(sbit__lift *lift, const sbit_node *node,
     return sbit_graph_set_attr(lift->graph, node->id, &attr, error);
 }
 
-static sbit_status sbit__lift_dft(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_dft(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     if (!sbit__lift_over(lift, 20) || !lift->change) {
         return SBIT_OK;
@@ -669,7 +646,7 @@ static sbit_status sbit__lift_dft(sbit__lift *lift, const sbit_node *node, sbit_
 }
 
 /* Scale and bias had one number for each group; now for each channel. */
-static sbit_status sbit__lift_group_parameter(sbit__lift *lift, const sbit_node *node, size_t index,
+static sbit_status sbit__lift_group_parameter(sbit__opset *lift, const sbit_node *node, size_t index,
                                               int64_t channels, sbit_error *error)
 {
     const sbit_tensor *old = sbit__const_in(lift->graph, node, index);
@@ -678,17 +655,17 @@ static sbit_status sbit__lift_group_parameter(sbit__lift *lift, const sbit_node 
     sbit_value_id id;
     sbit_tensor made;
     sbit_status status = SBIT_OK;
-    SBIT__TRY(sbit_tensor_alloc(lift->ctx, old->dtype, 1, &channels, &made, error));
+    SBIT__TRY(sbit_tensor_alloc(sbit_graph_ctx(lift->graph), old->dtype, 1, &channels, &made, error));
     for (int64_t c = 0; c < channels; c++) {
         sbit__tensor_set_f64(&made, c, sbit__tensor_f64_at(old, c / each));
     }
     status = sbit_graph_add_constant(lift->graph, name, &made, &id, error);
-    sbit_tensor_free(lift->ctx, &made);
+    sbit_tensor_free(sbit_graph_ctx(lift->graph), &made);
     return status == SBIT_OK ? sbit_graph_set_node_input(lift->graph, node->id, index, id, error)
                              : status;
 }
 
-static sbit_status sbit__lift_group_norm(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_group_norm(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_type *x = sbit__lift_type(lift, node, 0);
     const int64_t groups = sbit_node_int(node, "num_groups", 0);
@@ -701,7 +678,7 @@ static sbit_status sbit__lift_group_norm(sbit__lift *lift, const sbit_node *node
         const sbit_tensor *tensor = sbit__const_in(lift->graph, node, i);
         if (tensor == NULL || tensor->rank != 1 || tensor->dims[0] != groups || groups < 1 ||
             channels == 0 || channels % groups != 0) {
-            return sbit__lift_problem(
+            return sbit__opset_problem(
                 lift, node, "its scale and bias are not constants, or its channels are not known");
         }
     }
@@ -711,11 +688,11 @@ static sbit_status sbit__lift_group_norm(sbit__lift *lift, const sbit_node *node
     return SBIT_OK;
 }
 
-static sbit_status sbit__lift_scan(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_scan(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     (void)error;
     return sbit__lift_over(lift, 9)
-               ? sbit__lift_problem(lift, node, "Scan of opset 8 has another form")
+               ? sbit__opset_problem(lift, node, "Scan of opset 8 has another form")
                : SBIT_OK;
 }
 
@@ -782,8 +759,9 @@ static const sbit__lift_row sbit__lift_rows[] = {
     {"Xor", sbit__lift_elementwise},
 };
 
-static sbit_status sbit__lift_node(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__lift_node(sbit__opset *lift, sbit_node_id id, sbit_error *error)
 {
+    const sbit_node *node = sbit_graph_node(lift->graph, id);
     if (node->domain[0] != '\0') {
         return SBIT_OK;
     }
@@ -798,54 +776,14 @@ static sbit_status sbit__lift_node(sbit__lift *lift, const sbit_node *node, sbit
     return SBIT_OK;
 }
 
-static sbit_status sbit__lift_level(sbit__lift *lift, sbit_graph *graph, sbit_error *error)
-{
-    sbit_node_id *ids = NULL;
-    size_t count = 0;
-    SBIT__TRY(sbit__node_list(graph, lift->arena, &ids, &count, error));
-    for (size_t i = 0; i < count; i++) {
-        const sbit_node *node = sbit_graph_node(graph, ids[i]);
-        sbit_graph *body = NULL;
-        for (size_t b = 0; (body = sbit_node_body(node, b)) != NULL; b++) {
-            SBIT__TRY(sbit__lift_level(lift, body, error));
-        }
-        lift->graph = graph;
-        SBIT__TRY(sbit__lift_node(lift, node, error));
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__lift_run(sbit__lift *lift, sbit_graph *graph, sbit_error *error)
-{
-    SBIT__TRY(sbit__lift_level(lift, graph, error));
-    if (lift->problems->failed) {
-        return sbit__fail_oom(error, lift->problems->size);
-    }
-    if (lift->problem_count > 0) {
-        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
-                          "the opset cannot be raised from %d to %d: %s", (int)lift->from,
-                          (int)lift->to, lift->problems->data);
-    }
-    lift->change = true;
-    SBIT__TRY(sbit__lift_level(lift, graph, error));
-    return sbit_graph_set_opset(graph, "", lift->to, error);
-}
-
 SPARSEBIT_API sbit_status sbit_graph_lift_opset(sbit_graph *graph, int64_t version,
                                                 sbit_error *error)
 {
-    sbit__lift lift;
-    sbit__arena arena;
-    sbit__text problems;
-    sbit_status status = SBIT_OK;
+    sbit__opset lift;
     memset(&lift, 0, sizeof lift);
-    lift.ctx = sbit_graph_ctx(graph);
-    lift.from = sbit_graph_opset(graph, "");
     lift.to = version;
-    if (sbit_graph_parent(graph) != NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                          "only a whole model has an opset, not the body of a node");
-    }
+    lift.convert = sbit__lift_node;
+    SBIT__TRY(sbit__opset_from(graph, &lift.from, error));
     if (version > SBIT__LIFT_NEWEST) {
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
                           "opset %lld is newer than %d, the newest that models can be raised to",
@@ -854,15 +792,8 @@ SPARSEBIT_API sbit_status sbit_graph_lift_opset(sbit_graph *graph, int64_t versi
     if (version <= lift.from) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit_infer(graph, error));
-    sbit__arena_init(&arena, sbit_ctx_allocator(lift.ctx));
-    sbit__text_init(&problems, sbit_ctx_allocator(lift.ctx));
-    lift.arena = &arena;
-    lift.problems = &problems;
-    status = sbit__lift_run(&lift, graph, error);
-    sbit__text_deinit(&problems);
-    sbit__arena_deinit(&arena);
-    return status;
+    SBIT__TRY(sbit__opset_convert(&lift, graph, "raised", error));
+    return sbit_graph_set_opset(graph, "", version, error);
 }
 
 #undef SBIT__LIFT_NEWEST

@@ -1,9 +1,9 @@
 /* lower_opset.c: lowers the ai.onnx opset of a model. >>lower-opset
  *
- * Called by: users. Calls: graph, infer, ops (the table).
+ * Called by: users. Calls: opset.c, graph, infer, ops (the table).
  * An operator goes down if its row of the lower opset takes the element types, if attributes that
  * are newer have their default (A2.10), and if inputs that were attributes are constants. Three
- * tables say so; what needs more has a function. Nothing is changed unless every node can go down.
+ * tables say so; what needs more has a function.
  */
 #include "passes_private.h"
 
@@ -14,40 +14,25 @@ enum {
     SBIT__LOWER_LOWEST = 7 /* below, elementwise operators broadcast by attributes */
 };
 
-typedef struct sbit__down {
-    sbit_graph *graph; /* the level that is looked at */
-    sbit__arena *arena;
-    int64_t from, to;
-    bool change; /* false: only look */
-    sbit__text *problems;
-    int64_t problem_count;
-} sbit__down;
-
-static bool sbit__down_over(const sbit__down *down, int64_t version)
+static bool sbit__down_over(const sbit__opset *down, int64_t version)
 {
     return down->from >= version && down->to < version;
 }
 
-static sbit_status sbit__down_problem(sbit__down *down, const sbit_node *node, const char *format,
+static sbit_status sbit__down_problem(sbit__opset *down, const sbit_node *node, const char *format,
                                       const char *what)
 {
-    char text[256], why[160];
-    if (!down->change) {
-        sbit_graph_describe(down->graph, node->id, text, sizeof text);
-        snprintf(why, sizeof why, format, what);
-        sbit__text_printf(down->problems, "%s%s: %s", down->problem_count > 0 ? "; " : "", text,
-                          why);
-        down->problem_count++;
-    }
-    return SBIT_OK;
+    char why[160];
+    snprintf(why, sizeof why, format, what);
+    return sbit__opset_problem(down, node, why);
 }
 
-static const sbit_type *sbit__down_type(const sbit__down *down, sbit_value_id id)
+static const sbit_type *sbit__down_type(const sbit__opset *down, sbit_value_id id)
 {
     return id.idx != 0 ? &sbit_graph_value(down->graph, id)->type : NULL;
 }
 
-static int32_t sbit__down_rank(const sbit__down *down, const sbit_node *node)
+static int32_t sbit__down_rank(const sbit__opset *down, const sbit_node *node)
 {
     const sbit_type *x = sbit__down_type(down, sbit__node_in(node, 0));
     return x != NULL ? x->rank : -1;
@@ -131,7 +116,7 @@ static bool sbit__down_attr_is(const sbit__down_attr *row, const sbit_attr *attr
     return same;
 }
 
-static sbit_status sbit__down_later_attrs(sbit__down *down, const sbit_node *node)
+static sbit_status sbit__down_later_attrs(sbit__opset *down, const sbit_node *node)
 {
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__down_attrs); i++) {
         const sbit__down_attr *row = &sbit__down_attrs[i];
@@ -198,7 +183,7 @@ static const sbit__down_input sbit__down_inputs[] = {
 
 #define SBIT__DOWN_LIST 64
 
-static sbit_status sbit__down_set(sbit__down *down, const sbit_node *node,
+static sbit_status sbit__down_set(sbit__opset *down, const sbit_node *node,
                                   const sbit__down_input *row, const sbit_tensor *tensor,
                                   sbit_error *error)
 {
@@ -249,7 +234,7 @@ static bool sbit__down_fits(const sbit__down_input *row, const sbit_tensor *tens
     return fits;
 }
 
-static sbit_status sbit__down_attributes(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_attributes(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__down_inputs); i++) {
         const sbit__down_input *row = &sbit__down_inputs[i];
@@ -273,7 +258,7 @@ static sbit_status sbit__down_attributes(sbit__down *down, const sbit_node *node
 }
 
 /* Inputs that are left out at the end are not written: old schemas do not know them. */
-static sbit_status sbit__down_trim(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_trim(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     size_t count = node->input_count;
     while (count > 0 && node->inputs[count - 1].idx == 0) {
@@ -288,7 +273,7 @@ static sbit_status sbit__down_trim(sbit__down *down, const sbit_node *node, sbit
 
 /* >>negative axes came with opset 11 */
 
-static sbit_status sbit__down_axes(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_axes(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     const sbit_attr *axis = sbit_node_attr(node, "axis"), *axes = sbit_node_attr(node, "axes");
     int64_t values[SBIT__DOWN_LIST];
@@ -320,10 +305,10 @@ static sbit_status sbit__down_axes(sbit__down *down, const sbit_node *node, sbit
 
 /* >>operators that need more */
 
-typedef sbit_status (*sbit__down_fn)(sbit__down *down, const sbit_node *node, sbit_error *error);
+typedef sbit_status (*sbit__down_fn)(sbit__opset *down, const sbit_node *node, sbit_error *error);
 
 /* Before opset 13 all axes from `axis` on were one: the axis is brought to the end. */
-static sbit_status sbit__down_softmax(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_softmax(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     const int32_t rank = sbit__down_rank(down, node);
     int64_t axis = sbit_node_int(node, "axis", -1), order[SBIT_MAX_RANK];
@@ -355,7 +340,7 @@ static sbit_status sbit__down_softmax(sbit__down *down, const sbit_node *node, s
 }
 
 /* num_outputs: below opset 18, equal parts alone. */
-static sbit_status sbit__down_split(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_split(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     const sbit_type *x = sbit__down_type(down, sbit__node_in(node, 0));
     const int64_t parts = (int64_t)node->output_count;
@@ -375,7 +360,7 @@ static sbit_status sbit__down_split(sbit__down *down, const sbit_node *node, sbi
     return SBIT_OK;
 }
 
-static sbit_status sbit__down_grid_sample(sbit__down *down, const sbit_node *node,
+static sbit_status sbit__down_grid_sample(sbit__opset *down, const sbit_node *node,
                                           sbit_error *error)
 {
     const char *mode = sbit_node_string(node, "mode", "linear");
@@ -391,7 +376,7 @@ static sbit_status sbit__down_grid_sample(sbit__down *down, const sbit_node *nod
     return down->change ? sbit_graph_set_attr(down->graph, node->id, &attr, error) : SBIT_OK;
 }
 
-static sbit_status sbit__down_roi_align(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_roi_align(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     static const char name[] = "coordinate_transformation_mode";
     (void)error;
@@ -408,7 +393,7 @@ static sbit_status sbit__down_roi_align(sbit__down *down, const sbit_node *node,
 }
 
 /* Before opset 13 one scale for the whole tensor; element types are those of DequantizeLinear. */
-static sbit_status sbit__down_quantize(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_quantize(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     const sbit_type *scale = sbit__down_type(down, sbit__node_in(node, 1));
     const sbit_type *q = sbit__down_type(down, node->outputs[0]);
@@ -436,7 +421,7 @@ static sbit_status sbit__down_quantize(sbit__down *down, const sbit_node *node, 
     return SBIT_OK;
 }
 
-static sbit_status sbit__down_cast(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_cast(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     const sbit_type *y = sbit__down_type(down, node->outputs[0]);
     const sbit_op_row *row =
@@ -449,7 +434,7 @@ static sbit_status sbit__down_cast(sbit__down *down, const sbit_node *node, sbit
 }
 
 /* x * HardSigmoid(x) with slope 1/6 (opset 14). */
-static sbit_status sbit__down_hard_swish(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_hard_swish(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     const sbit_attr attrs[2] = {sbit__attr_float("alpha", 1.0f / 6.0f),
                                 sbit__attr_float("beta", 0.5f)};
@@ -465,7 +450,7 @@ static sbit_status sbit__down_hard_swish(sbit__down *down, const sbit_node *node
 }
 
 /* Base and exponent had one type before opset 12. */
-static sbit_status sbit__down_pow(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_pow(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     const sbit_type *x = sbit__down_type(down, sbit__node_in(node, 0));
     const sbit_type *y = sbit__down_type(down, sbit__node_in(node, 1));
@@ -476,7 +461,7 @@ static sbit_status sbit__down_pow(sbit__down *down, const sbit_node *node, sbit_
 }
 
 /* Broadcasting came with opset 8. */
-static sbit_status sbit__down_many(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_many(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     const sbit_type *x = sbit__down_type(down, sbit__node_in(node, 0));
     bool same = true;
@@ -490,7 +475,7 @@ static sbit_status sbit__down_many(sbit__down *down, const sbit_node *node, sbit
                : SBIT_OK;
 }
 
-static sbit_status sbit__down_gemm(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_gemm(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     (void)error;
     return sbit__down_over(down, 11) && sbit__node_in(node, 2).idx == 0
@@ -498,7 +483,7 @@ static sbit_status sbit__down_gemm(sbit__down *down, const sbit_node *node, sbit
                : SBIT_OK;
 }
 
-static sbit_status sbit__down_pad(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_pad(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     (void)error;
     if (sbit__down_over(down, 18) && sbit__node_in(node, 3).idx != 0) {
@@ -511,7 +496,7 @@ static sbit_status sbit__down_pad(sbit__down *down, const sbit_node *node, sbit_
 }
 
 /* Scatter with max and min came later than with add and mul. */
-static sbit_status sbit__down_scatter(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_scatter(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     const char *how = sbit_node_string(node, "reduction", "none");
     (void)error;
@@ -521,7 +506,7 @@ static sbit_status sbit__down_scatter(sbit__down *down, const sbit_node *node, s
 }
 
 /* Their definitions differ in more than can be written with attributes. */
-static sbit_status sbit__down_stays_21(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_stays_21(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     (void)error;
     return sbit__down_over(down, 21)
@@ -529,7 +514,7 @@ static sbit_status sbit__down_stays_21(sbit__down *down, const sbit_node *node, 
                : SBIT_OK;
 }
 
-static sbit_status sbit__down_stays_20(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_stays_20(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     (void)error;
     return sbit__down_over(down, 20)
@@ -537,7 +522,7 @@ static sbit_status sbit__down_stays_20(sbit__down *down, const sbit_node *node, 
                : SBIT_OK;
 }
 
-static sbit_status sbit__down_stays_9(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_stays_9(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     (void)error;
     return sbit__down_over(down, 9)
@@ -545,7 +530,7 @@ static sbit_status sbit__down_stays_9(sbit__down *down, const sbit_node *node, s
                : SBIT_OK;
 }
 
-static sbit_status sbit__down_resize(sbit__down *down, const sbit_node *node, sbit_error *error)
+static sbit_status sbit__down_resize(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     sbit_value_id empty;
     if (sbit__down_over(down, 19) && strcmp(sbit_node_string(node, "coordinate_transformation_mode", ""),
@@ -606,7 +591,7 @@ static const struct {
 
 /* The operator is there in the lower opset (HardSwish is written with others), and takes the type
  * of input 0. */
-static sbit_status sbit__down_exists(sbit__down *down, const sbit_node *node)
+static sbit_status sbit__down_exists(sbit__opset *down, const sbit_node *node)
 {
     const sbit_op_row *row =
         sbit_operator_find(sbit_graph_ctx(down->graph), "", node->op_type, down->to);
@@ -622,7 +607,7 @@ static sbit_status sbit__down_exists(sbit__down *down, const sbit_node *node)
                : SBIT_OK;
 }
 
-static sbit_status sbit__down_node(sbit__down *down, sbit_node_id id, sbit_error *error)
+static sbit_status sbit__down_node(sbit__opset *down, sbit_node_id id, sbit_error *error)
 {
     const sbit_node *node = sbit_graph_node(down->graph, id);
     if (node->domain[0] != '\0') {
@@ -642,54 +627,14 @@ static sbit_status sbit__down_node(sbit__down *down, sbit_node_id id, sbit_error
     return node != NULL ? sbit__down_trim(down, node, error) : SBIT_OK;
 }
 
-static sbit_status sbit__down_level(sbit__down *down, sbit_graph *graph, sbit_error *error)
-{
-    sbit_node_id *ids = NULL;
-    size_t count = 0;
-    SBIT__TRY(sbit__node_list(graph, down->arena, &ids, &count, error));
-    for (size_t i = 0; i < count; i++) {
-        const sbit_node *node = sbit_graph_node(graph, ids[i]);
-        sbit_graph *body = NULL;
-        for (size_t b = 0; (body = sbit_node_body(node, b)) != NULL; b++) {
-            SBIT__TRY(sbit__down_level(down, body, error));
-        }
-        down->graph = graph;
-        SBIT__TRY(sbit__down_node(down, ids[i], error));
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__down_run(sbit__down *down, sbit_graph *graph, sbit_error *error)
-{
-    SBIT__TRY(sbit__down_level(down, graph, error));
-    if (down->problems->failed) {
-        return sbit__fail_oom(error, down->problems->size);
-    }
-    if (down->problem_count > 0) {
-        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
-                          "the opset cannot be lowered from %d to %d: %s", (int)down->from,
-                          (int)down->to, down->problems->data);
-    }
-    down->change = true;
-    SBIT__TRY(sbit__down_level(down, graph, error));
-    sbit__graph_lower_opset(graph, down->to);
-    return sbit_infer(graph, error);
-}
-
 SPARSEBIT_API sbit_status sbit_graph_lower_opset(sbit_graph *graph, int64_t version,
                                                  sbit_error *error)
 {
-    sbit__down down;
-    sbit__arena arena;
-    sbit__text problems;
-    sbit_ctx *ctx = sbit_graph_ctx(graph);
+    sbit__opset down;
     memset(&down, 0, sizeof down);
-    down.from = sbit_graph_opset(graph, "");
     down.to = version;
-    if (sbit_graph_parent(graph) != NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                          "only a whole model has an opset, not the body of a node");
-    }
+    down.convert = sbit__down_node;
+    SBIT__TRY(sbit__opset_from(graph, &down.from, error));
     if (version >= down.from) {
         return SBIT_OK;
     }
@@ -698,15 +643,9 @@ SPARSEBIT_API sbit_status sbit_graph_lower_opset(sbit_graph *graph, int64_t vers
                           "opset %lld is older than %d, the oldest that models can be lowered to",
                           (long long)version, (int)SBIT__LOWER_LOWEST);
     }
-    SBIT__TRY(sbit_infer(graph, error));
-    sbit__arena_init(&arena, sbit_ctx_allocator(ctx));
-    sbit__text_init(&problems, sbit_ctx_allocator(ctx));
-    down.arena = &arena;
-    down.problems = &problems;
-    const sbit_status status = sbit__down_run(&down, graph, error);
-    sbit__text_deinit(&problems);
-    sbit__arena_deinit(&arena);
-    return status;
+    SBIT__TRY(sbit__opset_convert(&down, graph, "lowered", error));
+    sbit__graph_lower_opset(graph, version);
+    return sbit_infer(graph, error);
 }
 
 #undef SBIT__DOWN_NEVER

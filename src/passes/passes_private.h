@@ -145,6 +145,26 @@ SBIT__FN sbit_status sbit__affine_from(sbit__rewrite *rw, const sbit_node *befor
 SBIT__FN sbit_status sbit__affine_init(sbit__rewrite *rw, sbit__affine *affine, int64_t count,
                                        sbit_error *error); /* scale 1, shift 0; in rw's arena */
 
+/* >>opset (opset.c): a model goes from one ai.onnx opset to another. All nodes of all levels are
+ * looked at first; only when each can be converted is the first one changed. */
+typedef struct sbit__opset {
+    sbit_graph *graph; /* the level that is looked at */
+    sbit__arena *arena;
+    int64_t from, to;
+    bool change; /* false: only look */
+    sbit__text *problems;
+    int64_t problem_count;
+    sbit_status (*convert)(struct sbit__opset *opset, sbit_node_id id, sbit_error *error);
+} sbit__opset;
+/* The node cannot be converted. Always OK: all such nodes are named together. */
+SBIT__FN sbit_status sbit__opset_problem(sbit__opset *opset, const sbit_node *node,
+                                         const char *why);
+/* Errors: INVALID_ARGUMENT, if the graph is a body. */
+SBIT__FN sbit_status sbit__opset_from(const sbit_graph *graph, int64_t *from, sbit_error *error);
+/* opset: from, to and convert. The graph keeps its number. `how`: "raised". */
+SBIT__FN sbit_status sbit__opset_convert(sbit__opset *opset, sbit_graph *graph, const char *how,
+                                         sbit_error *error);
+
 /* >>patterns (layer_norm.c): LayerNormalization written with primitives (A3.17). */
 #define SBIT__LAYER_NORM_NODES 14
 typedef struct sbit__layer_norm {

@@ -129,7 +129,7 @@ SBIT__FN sbit_status sbit__learned_apply(sbit_quant *quant, const sbit__learned_
 
 /* >>dequantize constants */
 
-static bool sbit__dequantize_is(const sbit_node *node, const char *op)
+SBIT__FN bool sbit__dequantize_is(const sbit_node *node, const char *op)
 {
     return sbit__streq(node->op_type, op) &&
            (node->domain[0] == '\0' || sbit__streq(node->domain, "com.microsoft"));

@@ -10,11 +10,6 @@
  */
 #include "quant_private.h"
 
-static bool sbit__running_is(const sbit_node *node, const char *op)
-{
-    return node != NULL && sbit__streq(node->op_type, op);
-}
-
 /* Operators that are written with others and have a weight of their own. */
 static sbit_status sbit__running_expand(sbit_graph *graph, bool *changed, sbit_error *error)
 {
@@ -22,8 +17,8 @@ static sbit_status sbit__running_expand(sbit_graph *graph, bool *changed, sbit_e
         const sbit_node *node = sbit_graph_node(graph, id);
         next = sbit_graph_next(graph, id);
         if (!sbit__streq(node->domain, "com.microsoft") ||
-            !(sbit__running_is(node, "MatMulNBits") ||
-              sbit__running_is(node, "DynamicQuantizeMatMul"))) {
+            !(sbit__dequantize_is(node, "MatMulNBits") ||
+              sbit__dequantize_is(node, "DynamicQuantizeMatMul"))) {
             continue;
         }
         const sbit_op_row *row =
@@ -89,8 +84,8 @@ static sbit_status sbit__running_operand(sbit_graph *graph, const sbit_node *nod
 static sbit_status sbit__running_product(sbit_graph *graph, const sbit_node *node, bool *changed,
                                          sbit_error *error)
 {
-    const bool conv = sbit__running_is(node, "ConvInteger");
-    const bool scaled = sbit__running_is(node, "MatMulIntegerToFloat");
+    const bool conv = sbit__dequantize_is(node, "ConvInteger");
+    const bool scaled = sbit__dequantize_is(node, "MatMulIntegerToFloat");
     const sbit_tensor *scale = scaled ? sbit__format_constant(graph, node, 3) : NULL;
     const size_t zero = scaled ? 4 : 2;
     sbit_value_id inputs[2], y, bias = {0};
@@ -154,8 +149,8 @@ static sbit_status sbit__running_graph(sbit_graph *graph, bool *changed, sbit_er
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = next) {
         const sbit_node *node = sbit_graph_node(graph, id);
         next = sbit_graph_next(graph, id);
-        if (sbit__running_is(node, "MatMulInteger") || sbit__running_is(node, "ConvInteger") ||
-            sbit__running_is(node, "MatMulIntegerToFloat")) {
+        if (sbit__dequantize_is(node, "MatMulInteger") || sbit__dequantize_is(node, "ConvInteger") ||
+            sbit__dequantize_is(node, "MatMulIntegerToFloat")) {
             SBIT__TRY(sbit__running_product(graph, node, changed, error));
         }
     }

@@ -356,6 +356,8 @@ SBIT__FN sbit_status sbit__format_nbits(sbit_graph *graph, sbit_error *error);
 SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
                                       const sbit_format_row **out, sbit_error *error);
 
+/* That operator, of ai.onnx or com.microsoft. */
+SBIT__FN bool sbit__dequantize_is(const sbit_node *node, const char *op);
 /* "w_quantized" (ours), "w_quantized_1" are w again. */
 SBIT__FN void sbit__dequantize_name(const char *name, char *text, size_t size);
 /* Floats in place of what is quantized while running, and of MatMulNBits' weights. */

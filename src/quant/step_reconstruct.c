@@ -90,15 +90,12 @@ struct sbit__rebuild {
     double unit; /* e */
 };
 
-/* >>step-reconstruct random. Bits that belong to (iteration, place, number): splitmix64. */
+/* >>step-reconstruct random. Bits that belong to (iteration, place, number). */
 static uint64_t sbit__rebuild_bits(const sbit__rebuild *t, size_t place, int64_t number)
 {
-    uint64_t z = ((uint64_t)t->at->begin << 48) ^ ((uint64_t)place << 36) ^
-                 ((uint64_t)t->iteration * UINT64_C(0x2545F4914F6CDD1D)) ^ (uint64_t)number;
-    z += UINT64_C(0x9E3779B97F4A7C15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return z ^ (z >> 31);
+    const uint64_t key = ((uint64_t)t->at->begin << 48) ^ ((uint64_t)place << 36) ^
+                         ((uint64_t)t->iteration * UINT64_C(0x2545F4914F6CDD1D)) ^ (uint64_t)number;
+    return sbit__mix64(key + SBIT__MIX64_STEP);
 }
 
 /* y[i] = x[i] for dropped elements (NULL: 0), in steps of 1/256; a hash decides about eight. */

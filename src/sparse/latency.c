@@ -350,11 +350,7 @@ SPARSEBIT_API sbit_status sbit_latency_measure(sbit_sparse *sparse, const sbit_f
     SBIT__TRY(sbit__latency_make(sparse->ctx, &latency, error));
     sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
     const sbit_status status = sbit__latency_fill(sparse, feed, latency, &arena, error);
-    for (size_t i = 0; i < sparse->layer_count; i++) {
-        sparse->layers[i].settings.ratio = sparse->layers[i].target;
-    }
-    sbit__masks_clear(sparse);
-    sbit__groups_limit(sparse);
+    sbit__alone_forget(sparse);
     sbit__arena_deinit(&arena);
     if (status != SBIT_OK) {
         sbit_latency_destroy(latency);

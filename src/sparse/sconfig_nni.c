@@ -122,7 +122,6 @@ typedef struct sbit__nni {
     sbit_ctx *ctx;
     sbit__arena arena;
     sbit__text text;
-    bool elements; /* unless an entry says otherwise */
     sbit_error *error;
 } sbit__nni;
 
@@ -148,6 +147,17 @@ static void sbit__nni_quote(sbit__text *out, const char *name)
     }
 }
 
+/* The operators of a module, up to NULL; NULL: nobody knows it. */
+static const char *const *sbit__nni_operators(const char *module)
+{
+    for (size_t m = 0; m < SBIT__COUNT_OF(sbit__nni_modules); m++) {
+        if (sbit__same_word(sbit__nni_modules[m].module, module)) {
+            return sbit__nni_modules[m].operators;
+        }
+    }
+    return NULL;
+}
+
 /* "&!op:Conv" for each. */
 static sbit_status sbit__nni_without(sbit__nni *n, const sbit_options *o, sbit__text *out)
 {
@@ -165,12 +175,9 @@ static sbit_status sbit__nni_without(sbit__nni *n, const sbit_options *o, sbit__
     }
     const sbit_option *types = sbit_options_find(o, "exclude_op_types");
     for (size_t i = 0; i < types->list_count; i++) {
-        for (size_t m = 0; m < SBIT__COUNT_OF(sbit__nni_modules); m++) {
-            for (size_t k = 0; sbit__same_word(sbit__nni_modules[m].module, types->list[i]) &&
-                               sbit__nni_modules[m].operators[k] != NULL;
-                 k++) {
-                sbit__text_printf(out, "&!op:%s", sbit__nni_modules[m].operators[k]);
-            }
+        const char *const *operators = sbit__nni_operators(types->list[i]);
+        for (size_t k = 0; operators != NULL && operators[k] != NULL; k++) {
+            sbit__text_printf(out, "&!op:%s", operators[k]);
         }
     }
     return out->failed ? sbit__fail_oom(n->error, out->size) : SBIT_OK;
@@ -304,21 +311,17 @@ static sbit_status sbit__nni_types(sbit__nni *n, const sbit_yaml *at, const sbit
         sbit__nni_put(n, name, NULL, without, settings);
     }
     for (size_t i = 0; i < types->list_count; i++) {
-        size_t m = 0;
-        while (m < SBIT__COUNT_OF(sbit__nni_modules) &&
-               !sbit__same_word(sbit__nni_modules[m].module, types->list[i])) {
-            m++;
-        }
-        if (m == SBIT__COUNT_OF(sbit__nni_modules)) {
+        const char *const *operators = sbit__nni_operators(types->list[i]);
+        if (operators == NULL) {
             char what[120];
             snprintf(what, sizeof what, "'%.60s' is no module that can be pruned", types->list[i]);
             return sbit__nni_fail(n, at, "op_types", what);
         }
-        if (sbit__nni_modules[m].operators[0] == NULL) {
+        if (operators[0] == NULL) {
             sbit__nni_put(n, name, NULL, without, settings);
         }
-        for (size_t k = 0; sbit__nni_modules[m].operators[k] != NULL; k++) {
-            sbit__nni_put(n, name, sbit__nni_modules[m].operators[k], without, settings);
+        for (size_t k = 0; operators[k] != NULL; k++) {
+            sbit__nni_put(n, name, operators[k], without, settings);
         }
     }
     return SBIT_OK;

@@ -79,6 +79,15 @@ SBIT__FN void sbit__alone_set(sbit_sparse *sparse, const sbit__alone *units, siz
     }
 }
 
+SBIT__FN void sbit__alone_forget(sbit_sparse *sparse)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sparse->layers[i].settings.ratio = sparse->layers[i].target;
+    }
+    sbit__masks_clear(sparse);
+    sbit__groups_limit(sparse);
+}
+
 SBIT__FN int64_t sbit__alone_kept(const sbit_sparse *sparse, const sbit__alone *alone, int64_t *all)
 {
     int64_t kept = 0;
@@ -155,11 +164,7 @@ SPARSEBIT_API sbit_status sbit_sparse_analyze(sbit_sparse *sparse, const sbit_fe
     const sbit_status status = sbit__alone_all(sparse, feed, ratios, ratio_count, before, &arena, out,
                                                capacity, count, error);
     sbit__arena_deinit(&arena);
-    for (size_t i = 0; i < sparse->layer_count; i++) {
-        sparse->layers[i].settings.ratio = sparse->layers[i].target;
-    }
-    sbit__masks_clear(sparse);
-    sbit__groups_limit(sparse);
+    sbit__alone_forget(sparse);
     sbit_graph_destroy(before);
     return status;
 }

@@ -391,6 +391,8 @@ SBIT__FN int64_t sbit__alone_kept(const sbit_sparse *sparse, const sbit__alone *
 /* Ratios of layers: the largest of what they score something of, else 0. */
 SBIT__FN void sbit__alone_set(sbit_sparse *sparse, const sbit__alone *units, size_t count,
                               const double *ratios);
+/* Ends trying ratios: layers have their own again, and no masks. */
+SBIT__FN void sbit__alone_forget(sbit_sparse *sparse);
 
 /* >>budgets */
 enum {

@@ -500,7 +500,8 @@ static void cli_prune_free(cli_pruning *p)
     cli_model_free(&p->model);
 }
 
-int cli_prune(const cli_args *args)
+/* `run`, on the model that the command names. */
+static int cli_prune_with(const cli_args *args, int (*run)(cli_pruning *p))
 {
     sbit_ctx *ctx = NULL;
     cli_pruning p;
@@ -510,11 +511,16 @@ int cli_prune(const cli_args *args)
     CLI_TRY(cli_context_create(args, cli_processor_count(), &ctx));
     int code = cli_model_load(ctx, args->operands[0], &p.model);
     if (code == CLI_OK) {
-        code = cli_prune_run(&p);
+        code = run(&p);
         cli_prune_free(&p);
     }
     sbit_ctx_destroy(ctx);
     return code;
+}
+
+int cli_prune(const cli_args *args)
+{
+    return cli_prune_with(args, cli_prune_run);
 }
 
 /* ---- compress */
@@ -554,19 +560,7 @@ static int cli_compress_run(cli_pruning *p)
 
 int cli_compress(const cli_args *args)
 {
-    sbit_ctx *ctx = NULL;
-    cli_pruning p;
-    memset(&p, 0, sizeof p);
-    p.args = args;
-    CLI_TRY(cli_check_out(args));
-    CLI_TRY(cli_context_create(args, cli_processor_count(), &ctx));
-    int code = cli_model_load(ctx, args->operands[0], &p.model);
-    if (code == CLI_OK) {
-        code = cli_compress_run(&p);
-        cli_prune_free(&p);
-    }
-    sbit_ctx_destroy(ctx);
-    return code;
+    return cli_prune_with(args, cli_compress_run);
 }
 
 /* ---- analyze --sparsity */

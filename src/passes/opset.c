@@ -1,0 +1,76 @@
+/* opset.c: what raising and lowering an opset share. >>opset
+ *
+ * Called by: lift_opset.c, lower_opset.c. Calls: graph, infer.
+ */
+#include "passes_private.h"
+
+SBIT__FN sbit_status sbit__opset_problem(sbit__opset *opset, const sbit_node *node, const char *why)
+{
+    char text[256];
+    if (!opset->change) {
+        sbit_graph_describe(opset->graph, node->id, text, sizeof text);
+        sbit__text_printf(opset->problems, "%s%s: %s", opset->problem_count > 0 ? "; " : "", text,
+                          why);
+        opset->problem_count++;
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__opset_from(const sbit_graph *graph, int64_t *from, sbit_error *error)
+{
+    *from = sbit_graph_opset(graph, "");
+    return sbit_graph_parent(graph) == NULL
+               ? SBIT_OK
+               : sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                            "only a whole model has an opset, not the body of a node");
+}
+
+static sbit_status sbit__opset_level(sbit__opset *opset, sbit_graph *graph, sbit_error *error)
+{
+    sbit_node_id *ids = NULL;
+    size_t count = 0;
+    SBIT__TRY(sbit__node_list(graph, opset->arena, &ids, &count, error));
+    for (size_t i = 0; i < count; i++) {
+        const sbit_node *node = sbit_graph_node(graph, ids[i]);
+        sbit_graph *body = NULL;
+        for (size_t b = 0; (body = sbit_node_body(node, b)) != NULL; b++) {
+            SBIT__TRY(sbit__opset_level(opset, body, error));
+        }
+        opset->graph = graph;
+        SBIT__TRY(opset->convert(opset, ids[i], error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__opset_twice(sbit__opset *opset, sbit_graph *graph, const char *how,
+                                     sbit_error *error)
+{
+    SBIT__TRY(sbit__opset_level(opset, graph, error));
+    if (opset->problems->failed) {
+        return sbit__fail_oom(error, opset->problems->size);
+    }
+    if (opset->problem_count > 0) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
+                          "the opset cannot be %s from %d to %d: %s", how, (int)opset->from,
+                          (int)opset->to, opset->problems->data);
+    }
+    opset->change = true;
+    return sbit__opset_level(opset, graph, error);
+}
+
+SBIT__FN sbit_status sbit__opset_convert(sbit__opset *opset, sbit_graph *graph, const char *how,
+                                         sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(sbit_graph_ctx(graph));
+    sbit__arena arena;
+    sbit__text problems;
+    SBIT__TRY(sbit_infer(graph, error));
+    sbit__arena_init(&arena, a);
+    sbit__text_init(&problems, a);
+    opset->arena = &arena;
+    opset->problems = &problems;
+    const sbit_status status = sbit__opset_twice(opset, graph, how, error);
+    sbit__text_deinit(&problems);
+    sbit__arena_deinit(&arena);
+    return status;
+}
