@@ -1136,8 +1136,15 @@ SBIT__FN bool sbit__str_eq(sbit_str a, sbit_str b);
 SBIT__FN bool sbit__streq(const char *a, const char *b); /* NULL equals NULL and "" only */
 SBIT__FN bool sbit__fnmatch(const char *pattern, const char *text); /* * ? [seq] [!seq] */
 SBIT__FN char sbit__lower(char c);                                  /* of ASCII letters */
-SBIT__FN char sbit__lower(char c); /* of ASCII letters */
 SBIT__FN size_t sbit__edit_distance(const char *a, const char *b);  /* in any case of letters */
+/* Bits that look random, of a counter times the step and a key (splitmix64, Steele et al. 2014). */
+#define SBIT__MIX64_STEP UINT64_C(0x9E3779B97F4A7C15)
+SBIT__INLINE uint64_t sbit__mix64(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return z ^ (z >> 31);
+}
 SBIT__FN uint64_t sbit__hash_bytes(const void *data, size_t size);  /* FNV-1a, 64 bits */
 /* Locale-independent number parsing of the whole of `text`; false if it is not a number. */
 SBIT__FN bool sbit__parse_i64(const char *text, int64_t *out);

@@ -345,8 +345,7 @@ TEST_FN bool test_accept(const char *point, double value, double limit, bool ok,
     return ok;
 }
 
-/* ---- an allocator that counts, checks sizes and can fail: fill sbit_allocator with the three
- * functions and &heap. Every n-th allocation fails once: fail_at = n (counted from 1), 0 = never.
+/* ---- an allocator that counts, checks sizes and can fail: test_heap_allocator(&heap). Every n-th allocation fails once: fail_at = n (counted from 1), 0 = never.
  *
  *     for (int64_t n = 1; ; n++) {
  *         test_heap heap = {0};
@@ -400,6 +399,14 @@ TEST_FN void *test_heap_realloc(void *ptr, size_t old_bytes, size_t new_bytes, v
     }
     return moved;
 }
+
+#if defined(SPARSEBIT_ONNX_INCLUDED) || defined(SBIT_BASE_API_H)
+TEST_FN sbit_allocator test_heap_allocator(test_heap *heap)
+{
+    const sbit_allocator allocator = {test_heap_alloc, test_heap_realloc, test_heap_free, heap};
+    return allocator;
+}
+#endif
 
 #ifndef SBIT_TEST_NO_MAIN
 int main(int argc, char **argv)

@@ -10,16 +10,6 @@
 #include <sys/stat.h> /* lstat, mkfifo */
 #include <unistd.h>   /* symlink */
 
-static sbit_allocator heap_allocator(test_heap *heap)
-{
-    sbit_allocator allocator;
-    allocator.alloc_fn = test_heap_alloc;
-    allocator.realloc_fn = test_heap_realloc;
-    allocator.free_fn = test_heap_free;
-    allocator.user = heap;
-    return allocator;
-}
-
 /* ---- status */
 
 TEST(status_texts)
@@ -60,7 +50,7 @@ TEST(error_details)
 TEST(allocators)
 {
     test_heap heap = {0};
-    sbit_allocator allocator = heap_allocator(&heap);
+    sbit_allocator allocator = test_heap_allocator(&heap);
     sbit_allocator half = allocator;
     half.realloc_fn = NULL;
     CHECK(sbit__allocator_valid(NULL));
@@ -97,7 +87,7 @@ TEST(allocators)
 TEST(growing_arrays)
 {
     test_heap heap = {0};
-    const sbit_allocator allocator = heap_allocator(&heap);
+    const sbit_allocator allocator = test_heap_allocator(&heap);
     void *items = NULL;
     size_t capacity = 0;
     CHECK(sbit__grow(&allocator, &items, &capacity, 3, 8, NULL) == SBIT_OK);
@@ -118,7 +108,7 @@ TEST(growing_arrays)
 TEST(arena_blocks)
 {
     test_heap heap = {0};
-    const sbit_allocator allocator = heap_allocator(&heap);
+    const sbit_allocator allocator = test_heap_allocator(&heap);
     sbit__arena arena;
     sbit__arena_init(&arena, &allocator);
     size_t sum = 0;
@@ -322,7 +312,7 @@ TEST(number_formatting)
 TEST(growing_text)
 {
     test_heap heap = {0};
-    const sbit_allocator allocator = heap_allocator(&heap);
+    const sbit_allocator allocator = test_heap_allocator(&heap);
     sbit__text text;
     sbit__text_init(&text, &allocator);
     for (int i = 0; i < 100; i++) {
@@ -350,7 +340,7 @@ TEST(hash_map)
     };
     static char keys[COUNT][20], more[COUNT][20];
     test_heap heap = {0};
-    const sbit_allocator allocator = heap_allocator(&heap);
+    const sbit_allocator allocator = test_heap_allocator(&heap);
     sbit_error error;
     sbit__map map;
     uint32_t value = 0;
@@ -414,7 +404,7 @@ TEST(files_are_written_and_read)
     static char data[SIZE];
     static const size_t sizes[] = {0, 1, 4096, 65536, 65537, SIZE};
     test_heap heap = {0};
-    const sbit_allocator allocator = heap_allocator(&heap);
+    const sbit_allocator allocator = test_heap_allocator(&heap);
     sbit_error error;
     char path[512], temp[540];
     test_tmp_path("base_file.bin", path, sizeof path);
@@ -543,7 +533,7 @@ TEST(file_allocations_fail)
     test_tmp_path("base_oom.bin", path, sizeof path);
     for (int64_t n = 1;; n++) {
         test_heap heap = {0};
-        const sbit_allocator allocator = heap_allocator(&heap);
+        const sbit_allocator allocator = test_heap_allocator(&heap);
         sbit_error error;
         sbit__writer writer;
         sbit__file file;

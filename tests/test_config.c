@@ -601,10 +601,7 @@ TEST(configurations_survive_failing_allocations)
         memset(&heap, 0, sizeof heap);
         memset(&desc, 0, sizeof desc);
         heap.fail_at = n;
-        desc.allocator.alloc_fn = test_heap_alloc;
-        desc.allocator.realloc_fn = test_heap_realloc;
-        desc.allocator.free_fn = test_heap_free;
-        desc.allocator.user = &heap;
+        desc.allocator = test_heap_allocator(&heap);
         if (sbit_ctx_create(&desc, &ctx, NULL) == SBIT_OK) {
             sbit_qconfig *config = NULL;
             sbit_error error;

@@ -100,10 +100,7 @@ static sbit_ctx *make_ctx(int32_t threads, test_heap *heap)
     memset(&desc, 0, sizeof desc);
     desc.threads = threads;
     if (heap != NULL) {
-        desc.allocator.alloc_fn = test_heap_alloc;
-        desc.allocator.realloc_fn = test_heap_realloc;
-        desc.allocator.free_fn = test_heap_free;
-        desc.allocator.user = heap;
+        desc.allocator = test_heap_allocator(heap);
     }
     CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error);
     return ctx;
@@ -119,10 +116,7 @@ TEST(context_survives_each_failed_allocation)
         heap.fail_at = n;
         memset(&desc, 0, sizeof desc);
         desc.threads = 3;
-        desc.allocator.alloc_fn = test_heap_alloc;
-        desc.allocator.realloc_fn = test_heap_realloc;
-        desc.allocator.free_fn = test_heap_free;
-        desc.allocator.user = &heap;
+        desc.allocator = test_heap_allocator(&heap);
         const sbit_status status = sbit_ctx_create(&desc, &ctx, &error);
         CHECK_STATUS(status, heap.count < n ? SBIT_OK : SBIT_ERR_OUT_OF_MEMORY, error);
         sbit_ctx_destroy(ctx);

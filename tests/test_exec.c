@@ -634,10 +634,7 @@ TEST(sessions_take_what_they_say)
             continue;
         }
         memset(&desc, 0, sizeof desc);
-        desc.allocator.alloc_fn = test_heap_alloc;
-        desc.allocator.realloc_fn = test_heap_realloc;
-        desc.allocator.free_fn = test_heap_free;
-        desc.allocator.user = &heap;
+        desc.allocator = test_heap_allocator(&heap);
         CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error);
         if (CHECK_OK(sbit_graph_load(ctx, path, &graph, &error), error) &&
             CHECK_OK(sbit_simplify(graph, NULL, NULL, &error), error)) {
@@ -660,10 +657,7 @@ TEST(new_shapes_are_planned_once)
     build b;
     memset(&b, 0, sizeof b);
     memset(&desc, 0, sizeof desc);
-    desc.allocator.alloc_fn = test_heap_alloc;
-    desc.allocator.realloc_fn = test_heap_realloc;
-    desc.allocator.free_fn = test_heap_free;
-    desc.allocator.user = &heap;
+    desc.allocator = test_heap_allocator(&heap);
     build_do(&b, sbit_ctx_create(&desc, &b.ctx, &b.error), "context");
     build_do(&b, sbit_graph_create(b.ctx, 17, &b.graph, &b.error), "graph");
     in[0] = build_input(&b, "x", SBIT_F32, "N,3,8,8");
@@ -723,10 +717,7 @@ TEST(long_chains_of_constants_are_no_recursion)
     static float w[COUNT], x[2 * 96];
     memset(&b, 0, sizeof b);
     memset(&desc, 0, sizeof desc);
-    desc.allocator.alloc_fn = test_heap_alloc;
-    desc.allocator.realloc_fn = test_heap_realloc;
-    desc.allocator.free_fn = test_heap_free;
-    desc.allocator.user = &heap;
+    desc.allocator = test_heap_allocator(&heap);
     build_do(&b, sbit_ctx_create(&desc, &b.ctx, &b.error), "context");
     build_do(&b, sbit_graph_create(b.ctx, 17, &b.graph, &b.error), "graph");
     fill(w, COUNT, 1);
@@ -887,10 +878,7 @@ TEST(copies_of_inputs_are_planned)
     static const float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     memset(&b, 0, sizeof b);
     memset(&ctx_desc, 0, sizeof ctx_desc);
-    ctx_desc.allocator.alloc_fn = test_heap_alloc;
-    ctx_desc.allocator.realloc_fn = test_heap_realloc;
-    ctx_desc.allocator.free_fn = test_heap_free;
-    ctx_desc.allocator.user = &heap;
+    ctx_desc.allocator = test_heap_allocator(&heap);
     CHECK_OK(sbit_ctx_create(&ctx_desc, &b.ctx, &b.error), b.error);
     CHECK_OK(sbit_graph_create(b.ctx, 17, &b.graph, &b.error), b.error);
     build_output(&b, build_binary(&b, "Reshape", "view", build_input(&b, "x", SBIT_F32, "2,4"),
@@ -2380,10 +2368,7 @@ static sbit_status build_and_run(test_heap *heap, int64_t fail_at, bool *recover
     sbit_session *session = NULL;
     memset(&b, 0, sizeof b);
     memset(&desc, 0, sizeof desc);
-    desc.allocator.alloc_fn = test_heap_alloc;
-    desc.allocator.realloc_fn = test_heap_realloc;
-    desc.allocator.free_fn = test_heap_free;
-    desc.allocator.user = heap;
+    desc.allocator = test_heap_allocator(heap);
     CHECK_OK(sbit_ctx_create(&desc, &b.ctx, &b.error), b.error);
     CHECK_OK(sbit_graph_create(b.ctx, 17, &b.graph, &b.error), b.error);
     positive = plain_row("Positive", infer_positive, run_positive);

@@ -200,10 +200,7 @@ TEST(a_model_over_2_gb_is_quantized_in_bounded_memory)
     sbit_quant *quant = NULL;
     sbit_error error;
     memset(&desc, 0, sizeof desc);
-    desc.allocator.alloc_fn = test_heap_alloc;
-    desc.allocator.realloc_fn = test_heap_realloc;
-    desc.allocator.free_fn = test_heap_free;
-    desc.allocator.user = &heap;
+    desc.allocator = test_heap_allocator(&heap);
     if (!report_large_model(path, data_path, width) ||
         !CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error)) {
         return;

@@ -606,10 +606,7 @@ TEST(formats_out_of_memory_free_everything)
             memset(&f, 0, sizeof f);
             memset(&heap, 0, sizeof heap);
             memset(&desc, 0, sizeof desc);
-            desc.allocator.alloc_fn = test_heap_alloc;
-            desc.allocator.realloc_fn = test_heap_realloc;
-            desc.allocator.free_fn = test_heap_free;
-            desc.allocator.user = &heap;
+            desc.allocator = test_heap_allocator(&heap);
             build *b = &f.b;
             CHECK_OK(sbit_ctx_create(&desc, &b->ctx, &b->error), b->error);
             CHECK_OK(sbit_graph_create(b->ctx, 17, &b->graph, &b->error), b->error);

@@ -16,10 +16,7 @@ static sbit_ctx *make_ctx(test_heap *heap)
     sbit_ctx_desc desc;
     memset(&desc, 0, sizeof desc);
     if (heap != NULL) {
-        desc.allocator.alloc_fn = test_heap_alloc;
-        desc.allocator.realloc_fn = test_heap_realloc;
-        desc.allocator.free_fn = test_heap_free;
-        desc.allocator.user = heap;
+        desc.allocator = test_heap_allocator(heap);
     }
     (void)sbit_ctx_create(&desc, &ctx, &error);
     return ctx;

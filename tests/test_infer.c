@@ -167,10 +167,7 @@ TEST(every_allocation_may_fail)
         memset(&heap, 0, sizeof heap);
         memset(&desc, 0, sizeof desc);
         memset(&b, 0, sizeof b);
-        desc.allocator.alloc_fn = test_heap_alloc;
-        desc.allocator.realloc_fn = test_heap_realloc;
-        desc.allocator.free_fn = test_heap_free;
-        desc.allocator.user = &heap;
+        desc.allocator = test_heap_allocator(&heap);
         if (!CHECK_OK(sbit_ctx_create(&desc, &b.ctx, &b.error), b.error) ||
             !CHECK_OK(sbit_graph_create(b.ctx, 17, &b.graph, &b.error), b.error)) {
             return;

@@ -121,10 +121,7 @@ TEST(a_node_with_many_inputs_takes_memory_for_each_once)
         sbit_graph *graph = NULL;
         sbit_error error;
         model_bytes text = {NULL, 0, 0};
-        desc.allocator.alloc_fn = test_heap_alloc;
-        desc.allocator.realloc_fn = test_heap_realloc;
-        desc.allocator.free_fn = test_heap_free;
-        desc.allocator.user = &heap;
+        desc.allocator = test_heap_allocator(&heap);
         model_put(&text, "in x f32 4\n", 11);
         for (int i = 0; different == 1 && i < COUNT; i++) {
             char line[64];
@@ -209,10 +206,7 @@ TEST(loops_in_loops_are_looked_at_for_a_limited_time)
         sbit_ctx *ctx = NULL;
         sbit_error error;
         model_bytes bytes;
-        desc.allocator.alloc_fn = test_heap_alloc;
-        desc.allocator.realloc_fn = test_heap_realloc;
-        desc.allocator.free_fn = test_heap_free;
-        desc.allocator.user = &heap;
+        desc.allocator = test_heap_allocator(&heap);
         memset(&error, 0, sizeof error);
         limits_loops(depth, text, sizeof text);
         CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error);
@@ -482,28 +476,24 @@ TEST(switches_name_the_operators_of_their_families)
 {
     const sbit_op_row *row = NULL;
     size_t count = 0, all = 0, named = 0;
+    const char *macro = NULL;
 #define SWITCH_IS(name)                                                                            \
     row = sbit__op_rows_##name(&count);                                                            \
     switch_is(macro, row, count);                                                                  \
     all += count;
-    const char *macro = "SPARSEBIT_NO_OPS_RNN";
-    SBIT__OPS_RNN(SWITCH_IS)
-    macro = "SPARSEBIT_NO_OPS_CONTROL";
-    SBIT__OPS_CONTROL(SWITCH_IS)
-    macro = "SPARSEBIT_NO_OPS_STRING";
-    SBIT__OPS_STRING(SWITCH_IS)
-    macro = "SPARSEBIT_NO_OPS_SIGNAL";
-    SBIT__OPS_SIGNAL(SWITCH_IS)
-    macro = "SPARSEBIT_NO_OPS_ML";
-    SBIT__OPS_ML(SWITCH_IS)
-    macro = "SPARSEBIT_NO_OPS_ATTENTION";
-    SBIT__OPS_ATTENTION(SWITCH_IS)
-    macro = "SPARSEBIT_NO_OPS_VISION";
-    SBIT__OPS_VISION(SWITCH_IS)
-    macro = "SPARSEBIT_NO_OPS_MICROSOFT";
-    SBIT__OPS_MICROSOFT(SWITCH_IS)
-    macro = "SPARSEBIT_NO_OPS_TRAINING";
-    SBIT__OPS_TRAINING(SWITCH_IS)
+#define FAMILY_IS(name)                                                                            \
+    macro = "SPARSEBIT_NO_OPS_" #name;                                                             \
+    SBIT__OPS_##name(SWITCH_IS)
+    FAMILY_IS(RNN)
+    FAMILY_IS(CONTROL)
+    FAMILY_IS(STRING)
+    FAMILY_IS(SIGNAL)
+    FAMILY_IS(ML)
+    FAMILY_IS(ATTENTION)
+    FAMILY_IS(VISION)
+    FAMILY_IS(MICROSOFT)
+    FAMILY_IS(TRAINING)
+#undef FAMILY_IS
 #undef SWITCH_IS
     for (size_t i = 0; (row = sbit_operator_at(i)) != NULL; i++) {
         named += sbit_operator_switch(row->domain, row->op_type, NULL) != NULL ? 1 : 0;

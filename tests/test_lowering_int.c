@@ -168,16 +168,24 @@ static int count_nodes(build *b, const sbit_session_desc *desc, const char *op_t
     return count;
 }
 
+/* As it is lowered, and one by one. */
+static void run_both(build *b, result *lowered, result *one_by_one)
+{
+    sbit_session_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.disable_fusion = true;
+    *lowered = run(b, NULL);
+    *one_by_one = run(b, &desc);
+    CHECK(lowered->size > 0);
+    CHECK_EQ_I64(lowered->size, one_by_one->size);
+}
+
 /* Elements that differ between integers and one by one; none by more than one step of 8 bits. */
 static size_t differences(build *b)
 {
-    sbit_session_desc one_by_one;
-    memset(&one_by_one, 0, sizeof one_by_one);
-    one_by_one.disable_fusion = true;
-    const result x = run(b, NULL), y = run(b, &one_by_one);
+    result x, y;
     size_t count = 0;
-    CHECK(x.size > 0);
-    CHECK_EQ_I64(x.size, y.size);
+    run_both(b, &x, &y);
     for (size_t i = 0; i < x.size && i < y.size; i++) {
         const int step = (int)(uint8_t)(x.bytes[i] - y.bytes[i] + 1);
         count += step != 1;
@@ -374,13 +382,9 @@ static sbit_value_id quantize16(build *b, const char *op_type, sbit_value_id x, 
 /* One step of 16 bits, or of 8, or a float's rounding; in at most `most` elements. */
 static void check_wide(build *b, sbit_dtype dtype, size_t most)
 {
-    sbit_session_desc one_by_one;
-    memset(&one_by_one, 0, sizeof one_by_one);
-    one_by_one.disable_fusion = true;
-    const result x = run(b, NULL), y = run(b, &one_by_one);
+    result x, y;
     size_t count = 0;
-    CHECK(x.size > 0);
-    CHECK_EQ_I64(x.size, y.size);
+    run_both(b, &x, &y);
     for (size_t i = 0; i < x.size / 4 && dtype == SBIT_F32; i++) {
         float u = 0.0f, v = 0.0f;
         memcpy(&u, x.bytes + 4 * i, 4);

@@ -3,16 +3,6 @@
 #include "../src/onnx/onnx_private.h"
 #include "test.h"
 
-static sbit_allocator heap_allocator(test_heap *heap)
-{
-    sbit_allocator allocator;
-    allocator.alloc_fn = test_heap_alloc;
-    allocator.realloc_fn = test_heap_realloc;
-    allocator.free_fn = test_heap_free;
-    allocator.user = heap;
-    return allocator;
-}
-
 static sbit_onnx_read_desc desc_of(sbit_onnx_kind kind)
 {
     sbit_onnx_read_desc desc;
@@ -637,7 +627,7 @@ TEST(memory_is_limited)
         buffer[2 * i] = 0x0a;
         buffer[2 * i + 1] = 0x00;
     }
-    desc.allocator = heap_allocator(&heap);
+    desc.allocator = test_heap_allocator(&heap);
     desc.max_arena_bytes = 1 << 20;
     CHECK_STATUS(sbit_onnx_read(buffer, COUNT * 2, &desc, &doc, &error), SBIT_ERR_LIMIT, error);
     CHECK(heap.peak_bytes <= 1 << 20);
@@ -1137,7 +1127,7 @@ TEST(allocations_fail_one_by_one)
         test_heap heap = {0};
         sbit_onnx_doc *doc = NULL;
         sbit_onnx_read_desc desc = desc_of(SBIT_ONNX_MODEL);
-        desc.allocator = heap_allocator(&heap);
+        desc.allocator = test_heap_allocator(&heap);
         heap.fail_at = n;
         sbit_status status = sbit_onnx_load(path, &desc, &doc, &error);
         if (status == SBIT_OK) {
@@ -1519,7 +1509,7 @@ TEST(load_and_free_many_times)
         sbit_onnx_doc *doc = NULL;
         sbit_error error;
         sbit_onnx_read_desc desc = desc_of(SBIT_ONNX_MODEL);
-        desc.allocator = heap_allocator(&heap);
+        desc.allocator = test_heap_allocator(&heap);
         if (!CHECK_OK(sbit_onnx_read(bytes, size, &desc, &doc, &error), error)) {
             break;
         }

@@ -1302,10 +1302,7 @@ TEST(running_out_of_memory_leaves_a_graph_that_computes_the_same)
         memset(&heap, 0, sizeof heap);
         memset(&desc, 0, sizeof desc);
         memset(&error, 0, sizeof error);
-        desc.allocator.alloc_fn = test_heap_alloc;
-        desc.allocator.realloc_fn = test_heap_realloc;
-        desc.allocator.free_fn = test_heap_free;
-        desc.allocator.user = &heap;
+        desc.allocator = test_heap_allocator(&heap);
         CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error);
         CHECK_OK(build_small(ctx, &graph, &error), error);
         heap.count = 0;

@@ -403,10 +403,7 @@ TEST(a_walk_out_of_memory_frees_everything)
         memset(&heap, 0, sizeof heap);
         memset(&desc, 0, sizeof desc);
         memset(&r, 0, sizeof r);
-        desc.allocator.alloc_fn = test_heap_alloc;
-        desc.allocator.realloc_fn = test_heap_realloc;
-        desc.allocator.free_fn = test_heap_free;
-        desc.allocator.user = &heap;
+        desc.allocator = test_heap_allocator(&heap);
         CHECK_OK(sbit_ctx_create(&desc, &r.b.ctx, &r.b.error), r.b.error);
         CHECK_OK(sbit_graph_create(r.b.ctx, 21, &r.b.graph, &r.b.error), r.b.error);
         const sbit_value_id x = build_input(&r.b, "x", SBIT_F32, "N,4");

@@ -1530,10 +1530,7 @@ TEST(steps_do_not_use_up_memory)
     memset(&heap, 0, sizeof heap);
     memset(&desc, 0, sizeof desc);
     memset(&b, 0, sizeof b);
-    desc.allocator.alloc_fn = test_heap_alloc;
-    desc.allocator.realloc_fn = test_heap_realloc;
-    desc.allocator.free_fn = test_heap_free;
-    desc.allocator.user = &heap;
+    desc.allocator = test_heap_allocator(&heap);
     CHECK_OK(sbit_ctx_create(&desc, &b.ctx, &b.error), b.error);
     CHECK_OK(sbit_graph_create(b.ctx, 18, &b.graph, &b.error), b.error);
     two_convs(&b, pads);
@@ -1659,10 +1656,7 @@ TEST(running_out_of_memory_frees_everything)
         memset(&heap, 0, sizeof heap);
         memset(&desc, 0, sizeof desc);
         memset(&b, 0, sizeof b);
-        desc.allocator.alloc_fn = test_heap_alloc;
-        desc.allocator.realloc_fn = test_heap_realloc;
-        desc.allocator.free_fn = test_heap_free;
-        desc.allocator.user = &heap;
+        desc.allocator = test_heap_allocator(&heap);
         CHECK_OK(sbit_ctx_create(&desc, &b.ctx, &b.error), b.error);
         CHECK_OK(sbit_graph_create(b.ctx, 18, &b.graph, &b.error), b.error);
         pattern_res2net(&b, build_input(&b, "x", SBIT_F32, "N,3,2,2"));

@@ -273,10 +273,7 @@ static void checkpoint_check(const char *network, int64_t every, int samples)
     sbit_ctx_desc ctx_desc;
     sbit_ctx *ctx = NULL, *plain = h.ctx;
     memset(&ctx_desc, 0, sizeof ctx_desc);
-    ctx_desc.allocator.alloc_fn = test_heap_alloc;
-    ctx_desc.allocator.realloc_fn = test_heap_realloc;
-    ctx_desc.allocator.free_fn = test_heap_free;
-    ctx_desc.allocator.user = &heap;
+    ctx_desc.allocator = test_heap_allocator(&heap);
     ctx_desc.threads = 2;
     CHECK(sbit_ctx_create(&ctx_desc, &ctx, &error) == SBIT_OK);
     h.ctx = ctx;

@@ -115,10 +115,7 @@ TEST(bodies_of_fixed_shapes_are_planned)
     model_bytes bytes;
     memset(&desc, 0, sizeof desc);
     memset(&error, 0, sizeof error);
-    desc.allocator.alloc_fn = test_heap_alloc;
-    desc.allocator.realloc_fn = test_heap_realloc;
-    desc.allocator.free_fn = test_heap_free;
-    desc.allocator.user = &heap;
+    desc.allocator = test_heap_allocator(&heap);
     CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error);
     sbit_graph *graph = model_graph(ctx, model, &bytes, &error);
     if (CHECK_OK(sbit_session_create(graph, NULL, &session, &error), error)) {
