@@ -1385,6 +1385,13 @@ TEST(cli_prune)
     CHECK_EQ_I64(RUN("prune %s --ratio 0.5 --save-masks %sm.npz -o %sp.onnx --force", NET, TMP, TMP), 0);
     CHECK_EQ_I64(RUN("prune %s --masks %sm.npz --save-masks %sm.json --strict -o %sq.onnx --force", NET, TMP, TMP, TMP), 0);
     size_t sizes[2] = {0, 0};
+    char *json = (char *)test_read_file(TMP "m.json", &sizes[0]); /* a layer's masks in one object */
+    const char *layer = json != NULL ? strchr(json + 1, '"') : NULL;
+    char key[64];
+    snprintf(key, sizeof key, "%.*s", layer != NULL ? (int)(strchr(layer + 1, '"') - layer) + 2 : 0, layer != NULL ? layer : "");
+    CHECK_MSG(layer != NULL && strstr(layer + 1, key) == NULL, "%s stands twice", key);
+    CHECK(json != NULL && strstr(json, "\"weight\"") != NULL && strstr(json, "\"bias\"") != NULL);
+    free(json);
     unsigned char *files[2] = {test_read_file(TMP "p.onnx", &sizes[0]), test_read_file(TMP "q.onnx", &sizes[1])};
     CHECK(files[0] != NULL && files[1] != NULL && sizes[0] == sizes[1] && memcmp(files[0], files[1], sizes[0]) == 0);
     free(files[0]);

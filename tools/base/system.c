@@ -43,6 +43,17 @@ static bool cli_new_folder(const char *path)
     return mkdir(path) == 0;
 }
 
+static char *cli_link_target(const char *path)
+{
+    (void)path;
+    return NULL;
+}
+
+static bool cli_move_over(const char *from, const char *to)
+{
+    return MoveFileExA(from, to, MOVEFILE_REPLACE_EXISTING) != 0;
+}
+
 #else
 #include <sys/resource.h> /* getrusage */
 #include <time.h>         /* clock_gettime */
@@ -79,6 +90,26 @@ static long cli_processors(void)
 static bool cli_new_folder(const char *path)
 {
     return mkdir(path, 0777) == 0;
+}
+
+/* To be freed; NULL: nothing is there. What a symlink points to is made if it is missing. */
+static char *cli_link_target(const char *path)
+{
+    struct stat info;
+    char *target = realpath(path, NULL);
+    if (target == NULL && lstat(path, &info) == 0) {
+        FILE *file = fopen(path, "ab");
+        if (file != NULL) {
+            fclose(file);
+            target = realpath(path, NULL);
+        }
+    }
+    return target;
+}
+
+static bool cli_move_over(const char *from, const char *to)
+{
+    return rename(from, to) == 0;
 }
 #endif
 
@@ -201,6 +232,36 @@ int cli_check_writable(const char *option, const char *path)
     }
     free(folder);
     return code;
+}
+
+int cli_file_replace(const char *path, bool (*write)(FILE *file, const void *user), const void *user)
+{
+    char *target = cli_link_target(path);
+    const char *real = target != NULL ? target : path;
+    const size_t size = strlen(real) + 16;
+    char *temporary = (char *)malloc(size);
+    if (temporary == NULL) {
+        free(target);
+        return cli_fail_memory(size);
+    }
+    snprintf(temporary, size, "%s.sbit-tmp", real);
+    FILE *file = fopen(temporary, "wb+");
+    bool good = file != NULL && write(file, user);
+    int reason = errno;
+    if (file != NULL && fclose(file) != 0 && good) {
+        good = false;
+        reason = errno;
+    }
+    if (good && !cli_move_over(temporary, real)) {
+        good = false;
+        reason = errno;
+    }
+    if (!good && file != NULL) {
+        remove(temporary);
+    }
+    free(temporary);
+    free(target);
+    return good ? CLI_OK : cli_fail("'%s' cannot be written: %s", path, strerror(reason));
 }
 
 int cli_make_folder(const char *option, const char *path)

@@ -18,6 +18,9 @@ bool cli_same_file(const char *a, const char *b); /* both are there, and one */
 int cli_check_writable(const char *option, const char *path);
 /* Makes the folder if its parent exists; checks that files can be made in it. */
 int cli_make_folder(const char *option, const char *path);
+/* What `write` puts into a file of another name replaces the file (that a symlink points to) when it
+ * is whole; `write` gives false with errno. */
+int cli_file_replace(const char *path, bool (*write)(FILE *file, const void *user), const void *user);
 int cli_file_bytes(const char *path, uint64_t *bytes);
 bool cli_read_at(FILE *file, uint64_t offset, void *to, size_t bytes);
 

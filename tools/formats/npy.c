@@ -268,28 +268,12 @@ bool cli_npy_write(FILE *file, const sbit_tensor *tensor)
     return good;
 }
 
+static bool cli_npy_put(FILE *file, const void *tensor)
+{
+    return cli_npy_write(file, (const sbit_tensor *)tensor);
+}
+
 int cli_npy_save(const char *path, const sbit_tensor *tensor)
 {
-    const size_t size = strlen(path) + 16;
-    char *temporary = (char *)malloc(size);
-    if (temporary == NULL) {
-        return cli_fail_memory(size);
-    }
-    snprintf(temporary, size, "%s.sbit-tmp", path);
-    FILE *file = fopen(temporary, "wb");
-    bool good = file != NULL && cli_npy_write(file, tensor);
-    int reason = errno;
-    if (file != NULL && fclose(file) != 0 && good) {
-        good = false;
-        reason = errno;
-    }
-    if (good && rename(temporary, path) != 0) {
-        good = false;
-        reason = errno;
-    }
-    if (!good && file != NULL) {
-        remove(temporary);
-    }
-    free(temporary);
-    return good ? CLI_OK : cli_fail("'%s' cannot be written: %s", path, strerror(reason));
+    return cli_file_replace(path, cli_npy_put, tensor);
 }

@@ -488,40 +488,44 @@ static bool cli_zip_add(FILE *file, const char *name, const sbit_tensor *tensor,
            fseek(file, 0, SEEK_END) == 0;
 }
 
-static bool cli_npz_write(FILE *file, size_t count, const char *names, size_t stride,
-                          const sbit_tensor *tensors, unsigned char *central)
+typedef struct cli_npz {
+    size_t count, stride;
+    const char *names;
+    const sbit_tensor *tensors;
+    unsigned char *central; /* count * 46 */
+} cli_npz;
+
+static bool cli_npz_write(FILE *file, const void *user)
 {
+    const cli_npz *z = (const cli_npz *)user;
     unsigned char end[22] = {'P', 'K', 5, 6};
-    for (size_t i = 0; i < count; i++) {
-        if (!cli_zip_add(file, names + i * stride, &tensors[i], central + i * 46)) {
+    for (size_t i = 0; i < z->count; i++) {
+        if (!cli_zip_add(file, z->names + i * z->stride, &z->tensors[i], z->central + i * 46)) {
             return false;
         }
     }
     const long directory = ftell(file);
-    for (size_t i = 0; i < count; i++) {
-        if (fwrite(central + i * 46, 1, 46, file) != 46 ||
-            fprintf(file, "%s.npy", names + i * stride) < 0) {
+    for (size_t i = 0; i < z->count; i++) {
+        if (fwrite(z->central + i * 46, 1, 46, file) != 46 ||
+            fprintf(file, "%s.npy", z->names + i * z->stride) < 0) {
             return false;
         }
     }
-    cli_zip_put(end + 8, (uint32_t)count, 2);
-    cli_zip_put(end + 10, (uint32_t)count, 2);
+    cli_zip_put(end + 8, (uint32_t)z->count, 2);
+    cli_zip_put(end + 10, (uint32_t)z->count, 2);
     cli_zip_put(end + 12, (uint32_t)(ftell(file) - directory), 4);
     cli_zip_put(end + 16, (uint32_t)directory, 4);
-    return directory >= 0 && count < 65535 && fwrite(end, 1, 22, file) == 22;
+    return directory >= 0 && z->count < 65535 && fwrite(end, 1, 22, file) == 22;
 }
 
 int cli_npz_save(const char *path, size_t count, const char *names, size_t stride,
                  const sbit_tensor *tensors)
 {
-    unsigned char *central = (unsigned char *)malloc(count * 46 + 1);
-    if (central == NULL) {
+    const cli_npz z = {count, stride, names, tensors, (unsigned char *)malloc(count * 46 + 1)};
+    if (z.central == NULL) {
         return cli_fail_memory(count * 46);
     }
-    FILE *file = fopen(path, "wb+");
-    bool good = file != NULL && cli_npz_write(file, count, names, stride, tensors, central);
-    const int reason = errno;
-    good = (file == NULL || fclose(file) == 0) && good;
-    free(central);
-    return good ? CLI_OK : cli_fail("'%s' cannot be written: %s", path, strerror(reason));
+    const int code = cli_file_replace(path, cli_npz_write, &z);
+    free(z.central);
+    return code;
 }

@@ -4,7 +4,6 @@
 #include "base/json.h"
 #include "formats/npy.h"
 
-#include <errno.h>  /* why a file cannot be written */
 #include <stdlib.h> /* malloc, free */
 
 enum {
@@ -69,29 +68,64 @@ static void cli_mask_runs(sbit_json *to, const sbit_mask *mask, const sbit_tenso
     sbit_json_close(to, ']');
 }
 
+static void cli_mask_put(sbit_json *to, const sbit_sparse *sparse, const sbit_mask *mask, const char *what)
+{
+    sbit_json_open(to, what, '{');
+    cli_mask_runs(to, mask, &sbit_graph_value(sbit_sparse_graph(sparse), mask->value)->constant);
+    sbit_json_close(to, '}');
+}
+
+/* An object for each layer, then those of masks that no layer reads. */
+static void cli_masks_put(sbit_json *to, const sbit_sparse *sparse)
+{
+    sbit_sparse_layer layer, of;
+    sbit_mask mask;
+    for (size_t l = 0; l < sbit_sparse_layer_count(sparse); l++) {
+        bool open = false;
+        sbit_sparse_layer_at(sparse, l, &layer);
+        for (size_t i = 0; i < sbit_sparse_mask_count(sparse); i++) {
+            sbit_sparse_mask(sparse, i, &mask);
+            const char *what = cli_mask_of(sparse, mask.value, &of);
+            if (what == NULL || of.node.idx != layer.node.idx) {
+                continue;
+            }
+            if (!open) {
+                sbit_json_open(to, layer.name, '{');
+                open = true;
+            }
+            cli_mask_put(to, sparse, &mask, what);
+        }
+        if (open) {
+            sbit_json_close(to, '}');
+        }
+    }
+    for (size_t i = 0; i < sbit_sparse_mask_count(sparse); i++) {
+        sbit_sparse_mask(sparse, i, &mask);
+        if (cli_mask_of(sparse, mask.value, &of) == NULL) {
+            sbit_json_open(to, mask.name, '{');
+            cli_mask_put(to, sparse, &mask, "constant");
+            sbit_json_close(to, '}');
+        }
+    }
+}
+
+static bool cli_masks_write(FILE *file, const void *user)
+{
+    const cli_text *text = (const cli_text *)user;
+    return fwrite(text->data, 1, text->size, file) == text->size;
+}
+
 static int cli_masks_json(const sbit_sparse *sparse, const char *path)
 {
     cli_json json;
     cli_json_begin(&json);
     sbit_json_open(&json.to, NULL, '{');
-    for (size_t i = 0; i < sbit_sparse_mask_count(sparse); i++) {
-        sbit_mask mask;
-        sbit_sparse_layer layer;
-        sbit_sparse_mask(sparse, i, &mask);
-        const char *what = cli_mask_of(sparse, mask.value, &layer);
-        sbit_json_open(&json.to, what != NULL ? layer.name : mask.name, '{');
-        sbit_json_open(&json.to, what != NULL ? what : "constant", '{');
-        cli_mask_runs(&json.to, &mask, &sbit_graph_value(sbit_sparse_graph(sparse), mask.value)->constant);
-        sbit_json_close(&json.to, '}');
-        sbit_json_close(&json.to, '}');
-    }
+    cli_masks_put(&json.to, sparse);
     sbit_json_close(&json.to, '}');
-    FILE *file = fopen(path, "wb");
-    bool good = !json.text.failed && file != NULL &&
-                fwrite(json.text.data, 1, json.text.size, file) == json.text.size;
-    good = (file == NULL || fclose(file) == 0) && good;
+    const int code = json.text.failed ? cli_fail_memory(json.text.size)
+                                      : cli_file_replace(path, cli_masks_write, &json.text);
     cli_text_free(&json.text);
-    return good ? CLI_OK : cli_fail("'%s' cannot be written: %s", path, strerror(errno));
+    return code;
 }
 
 static int cli_masks_npz(const sbit_sparse *sparse, const char *path)
@@ -108,12 +142,19 @@ static int cli_masks_npz(const sbit_sparse *sparse, const char *path)
         tensors[i] = sbit_graph_value(sbit_sparse_graph(sparse), mask.value)->constant;
         tensors[i].dtype = SBIT_U8;
         tensors[i].data = (void *)(uintptr_t)mask.keep;
-        snprintf(names[i], CLI_MASK_NAME, "%s%s%s", what != NULL ? layer.name : mask.name,
-                 what != NULL ? "." : "", what != NULL ? what : "");
+        const int size = snprintf(names[i], CLI_MASK_NAME, "%s%s%s", what != NULL ? layer.name : mask.name,
+                                  what != NULL ? "." : "", what != NULL ? what : "");
+        if (size >= CLI_MASK_NAME) {
+            code = cli_fail("'%s': the name '%s...' is too long for a .npz file; give a .json file", path,
+                            names[i]);
+            break;
+        }
     }
-    code = names == NULL || tensors == NULL
-               ? cli_fail_memory(count * CLI_MASK_NAME)
-               : cli_npz_save(path, count, (const char *)names, CLI_MASK_NAME, tensors);
+    if (code == CLI_OK) {
+        code = names == NULL || tensors == NULL
+                   ? cli_fail_memory(count * CLI_MASK_NAME)
+                   : cli_npz_save(path, count, (const char *)names, CLI_MASK_NAME, tensors);
+    }
     free(names);
     free(tensors);
     return code;
