@@ -250,7 +250,7 @@ static void cli_help_all(FILE *to)
           "sparsebit COMMAND ...\n\nCommands\n",
           to);
     for (size_t i = 0; i < CLI_COUNT_OF(cli_commands); i++) {
-        fprintf(to, "  %-10s %-15s %s\n", cli_commands[i].name, cli_commands[i].operands,
+        fprintf(to, "  %-13s %-15s %s\n", cli_commands[i].name, cli_commands[i].operands,
                 cli_commands[i].summary);
     }
     fputs("\n'sparsebit help COMMAND' shows options and examples; 'sparsebit --version' the "
