@@ -496,6 +496,43 @@ TEST(lists_of_other_tools_are_read)
     }
 }
 
+/* Names that are to be left out are the model's; an & in a name is no joint. */
+TEST(exclusions_that_leave_out_nothing_are_told)
+{
+    static const struct {
+        const char *text, *warning;
+        double ratio;
+    } cases[] = {
+        {"- {op_names_re: ['.*'], sparsity: 0.5, exclude_op_names_re: ['haed.*']}\n", "'!re:haed.*' in", 0.5},
+        {"- {op_names_re: ['.*'], sparsity: 0.5, exclude_op_names: [bead]}\n", "leaves out no layer", 0.5},
+        {"- {op_types: [Linear], sparsity: 0.5, exclude_op_names_re: ['h[a-z]*']}\n", "", 0.0},
+        {"- {op_types: [Linear], sparsity: 0.5, exclude_op_names: ['a&b']}\n", "", 0.5},
+        {"- {op_names: ['a&b'], sparsity: 0.5}\n- {op_names: [head], sparsity: 0.25}\n", "", 0.25},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        build b;
+        sbit_sconfig *config = NULL;
+        sbit_sparse *sparse = NULL;
+        sbit_sparse_layer layer;
+        build_begin(&b, 17);
+        sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,4");
+        x = build_binary(&b, "Gemm", "a&b", x, build_weights(&b, "a&b.weight", "4,4", 1));
+        build_output(&b, build_binary(&b, "Gemm", "head", x, build_weights(&b, "head.weight", "4,4", 2)));
+        if (!b.failed && CHECK_OK(sconfig_read(b.ctx, cases[i].text, &config, &b.error), b.error) &&
+            CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+            CHECK_OK(sbit_sparse_layer_at(sparse, 1, &layer), b.error);
+            CHECK_NEAR(layer.settings.ratio, cases[i].ratio, 0);
+            CHECK_CONTAINS(b.warning, cases[i].warning);
+            CHECK(cases[i].warning[0] != '\0' || strstr(b.warning, "leaves") == NULL);
+            CHECK_OK(sbit_sparse_layer_at(sparse, 0, &layer), b.error);
+            CHECK_NEAR(layer.settings.ratio, i == 3 ? 0.0 : 0.5, 0);
+        }
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
 TEST(mistakes_in_lists_of_other_tools_are_named)
 {
     static const struct {
@@ -506,6 +543,11 @@ TEST(mistakes_in_lists_of_other_tools_are_named)
         {"- {op_types: [Conv9d], sparsity: 0.5}\n", "1:3", "'Conv9d' is no module"},
         {"- {sparsity: 0.5}\n", "1:3", "which layers?"},
         {"- {op_names: [a]}\n", "1:3", "how much is to go?"},
+        {"- {op_names: [a], granularity: [1, 4]}\n", "1:3", "how much is to go?"},
+        {"- {op_names: [a], max_sparse_ratio: 0.5, norm: 2}\n", "1:3", "how much is to go?"},
+        {"- {op_names: [a], exclude: false}\n", "1:3", "how much is to go?"},
+        {"- {op_names: [a], sparsity: 0.5, exclude_op_types: [Conv9d]}\n", "1:3", "'Conv9d' is no module"},
+        {"- {op_types: [Linear], sparsity: 0.5, exclude_op_names_re: ['(a|b)']}\n", "1:3", "groups, counts"},
         {"- {op_names_re: ['(a|b)'], sparsity: 0.5}\n", "1:3", "groups, counts"},
         {"- {op_names: [a], sparse_ratio: 0.5, granularity: often}\n", "1:51", "default, out_channel"},
         {"- {op_names: [a], sparse_ratio: 0.5, granularity: [1, 0]}\n", "1:51", "[rows, columns]"},

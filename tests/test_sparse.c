@@ -102,6 +102,144 @@ TEST(masks_to_begin_with_stay)
     }
 }
 
+/* Inputs that have much in common: what goes can be made up for. */
+static void related_inputs(float *data, int count, int width)
+{
+    sbit_rng rng = sbit_rng_seed(5);
+    for (int i = 0; i < count; i++) {
+        data[i] = sbit_rng_normal(&rng) + (i % width > 0 ? 0.8f * data[i - 1] : 0.0f);
+    }
+}
+
+/* One product of 8 inputs and 6 outputs; a feed of 64 samples. */
+static sbit_sparse *one_product(build *b, const float *data, const char *text, sbit_feed *feed, sbit_sconfig **config)
+{
+    const sbit_tensor x = build_tensor(SBIT_F32, "64,8", data);
+    sbit_sparse *sparse = NULL;
+    sbit_feed_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = &x;
+    desc.input_count = 1;
+    build_begin(b, 18);
+    build_output(b, build_binary(b, "MatMul", "fc", build_input(b, "x", SBIT_F32, "N,8"), build_weights(b, "w", "8,6", 1)));
+    *config = configure(b, text);
+    CHECK_OK(sbit_feed_of_tensors(b->ctx, &desc, feed, &b->error), b->error);
+    if (!b->failed) {
+        CHECK_OK(sbit_sparse_create(b->graph, *config, &sparse, &b->error), b->error);
+    }
+    return sparse;
+}
+
+/* What was pruned before stays pruned, and counts, where weights are changed too. */
+TEST(masks_to_begin_with_stay_where_weights_change)
+{
+    static const char *const cases[][2] = {{"sparsegpt", "RATIO: 0.5"}, {"sparsegpt", "N_OF_M: \"2:4\""},
+                                           {"admm", "RATIO: 0.5"},      {"admm", "N_OF_M: \"2:4\""},
+                                           {"sparsegpt", "RATIO: 0.05"}, {"admm", "RATIO: 0.05"}};
+    float data[64 * 8];
+    uint8_t start[48];
+    related_inputs(data, 64 * 8, 8);
+    for (int i = 0; i < 48; i++) { /* inputs 1 and 6 of every output */
+        start[i] = i / 6 == 1 || i / 6 == 6 ? 0 : 1;
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        build b;
+        sbit_feed feed;
+        sbit_sconfig *config = NULL;
+        sbit_graph *masked = NULL;
+        sbit_mask mask;
+        char text[120];
+        int gone = 0, revived = 0;
+        snprintf(text, sizeof text, "SPARSER: {TYPE: unstructured, STRATEGY: %s, %s}\n", cases[i][0], cases[i][1]);
+        sbit_sparse *sparse = one_product(&b, data, text, &feed, &config);
+        if (sparse != NULL && CHECK_OK(sbit_sparse_start_mask(sparse, "w", start, 48, &b.error), b.error) &&
+            CHECK_OK(sbit_sparse_select(sparse, &feed, &b.error), b.error) &&
+            CHECK_OK(sbit_sparse_mask(sparse, 0, &mask), b.error) &&
+            CHECK_OK(sbit_sparse_masked(sparse, &masked, &b.error), b.error)) {
+            for (int k = 0; k < 48; k++) {
+                gone += mask.keep[k] == 0;
+                revived += start[k] == 0 && (mask.keep[k] != 0 || number(masked, "w", k) != 0.0f);
+            }
+            CHECK_MSG(revived == 0, "%s: %d came back", text, revived);
+            CHECK_EQ_I64(gone, i < 4 ? 24 : 12);
+        }
+        sbit_graph_destroy(masked);
+        sbit_feed_close(&feed);
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
+/* Curves try the ratios that they are asked for, and leave weights as they were. */
+TEST(curves_try_their_own_ratios_and_leave_no_weights)
+{
+    static const char *const cases[] = {"level, THRESHOLD: 1000", "sparsegpt", "admm"};
+    const double ratios[] = {0.25, 0.5};
+    float data[64 * 8];
+    related_inputs(data, 64 * 8, 8);
+    for (size_t i = 0; i < 3; i++) {
+        build b;
+        sbit_feed feed;
+        sbit_sconfig *config = NULL;
+        sbit_graph *masked = NULL;
+        sbit_sparse_loss points[4];
+        size_t count = 0;
+        char text[120];
+        snprintf(text, sizeof text, "SPARSER: {TYPE: unstructured, STRATEGY: %s}\n", cases[i]);
+        sbit_sparse *sparse = one_product(&b, data, text, &feed, &config);
+        if (sparse != NULL &&
+            CHECK_OK(sbit_sparse_analyze(sparse, &feed, ratios, 2, points, 4, &count, &b.error), b.error) &&
+            CHECK_EQ_I64((int64_t)count, 2)) {
+            CHECK_EQ_I64(points[0].kept, 36);
+            CHECK_EQ_I64(points[1].kept, 24);
+            CHECK(points[0].sqnr > points[1].sqnr + 1.0);
+            CHECK_OK(sbit_sparse_masked(sparse, &masked, &b.error), b.error);
+            for (int k = 0; k < 48; k++) {
+                CHECK_NEAR(number(masked, "w", k), number(b.graph, "w", k), 0);
+            }
+            sbit_graph_destroy(masked);
+            if (i == 0) { /* and the threshold is one again */
+                sbit_mask mask;
+                CHECK_OK(sbit_sparse_select(sparse, &feed, &b.error), b.error);
+                CHECK_OK(sbit_sparse_mask(sparse, 0, &mask), b.error);
+                CHECK_EQ_I64(mask.kept, 1); /* MAX_RATIO 0.99 */
+            }
+        }
+        sbit_feed_close(&feed);
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
+/* A ratio that was given to a layer counts, not the threshold. Norms 4 1 3 1. */
+TEST(layers_with_a_ratio_of_their_own_have_no_threshold)
+{
+    for (int turn = 0; turn < 3; turn++) {
+        build b;
+        sbit_sparse *sparse = NULL;
+        sbit_sparse_group group;
+        build_begin(&b, 18);
+        two_convs(&b, NULL);
+        sbit_sconfig *config = configure(
+            &b, turn == 0 ? "SPARSER: {TYPE: structured, STRATEGY: l1norm, THRESHOLD: 2, SPECIFIC: [{first: [RATIO, 0.0]}]}\n"
+                          : "SPARSER: {TYPE: structured, STRATEGY: l1norm, THRESHOLD: 2}\n");
+        if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+            if (turn == 1) {
+                CHECK_OK(sbit_sparse_set_ratio(sparse, "first", 0.25, &b.error), b.error);
+            }
+            CHECK_OK(sbit_sparse_select(sparse, NULL, &b.error), b.error);
+            CHECK_EQ_I64(sbit_sparse_group_at(sparse, 0, &group), SBIT_OK);
+            CHECK_STR(group.layers, "first");
+            CHECK_EQ_I64(group.kept, turn == 0 ? 4 : turn == 1 ? 3 : 2);
+        }
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
 TEST(what_no_cut_removes_is_listed)
 {
     const uint8_t first_row[] = {0, 0, 0, 0, 1, 1, 1, 1};

@@ -133,9 +133,13 @@ SBIT__FN sbit_status sbit__section_resolve(sbit__section *section, const sbit_gr
 /* The pattern of that override; "": none. */
 SBIT__FN const char *sbit__section_pattern(const sbit__section *section, const sbit_graph *graph,
                                            sbit_node_id node);
-/* Warns of overrides that matched no layer so far, with the nearest names. */
+/* Warns of overrides that matched no layer so far, and of names in them that leave out none, with the
+ * nearest names. */
 SBIT__FN void sbit__section_warn_unmatched(const sbit__section *section, const sbit_graph *graph,
                                            const char *layers);
+#define SBIT__LAYER_NAME_BYTES 256
+/* The first "!name" or "!re:..." of a pattern that no node answers to; term[SBIT__LAYER_NAME_BYTES]. */
+SBIT__FN bool sbit__layer_idle_exclusion(const sbit_graph *graph, const char *pattern, char *term);
 /* A mistake in the value of an option that was set: error with its position and path. */
 SBIT__FN sbit_status sbit__option_fail(const sbit_option *option, const char *section,
                                        const char *what, sbit_error *error);

@@ -4,7 +4,6 @@
  */
 #include "config_private.h"
 
-#define SBIT__LAYER_NAME_BYTES 256
 
 /* Copies a name in the form in which names are compared: '.', '/' and ' ' become '_', a leading
  * "module." or "model/" and separators in front are dropped. */
@@ -213,25 +212,49 @@ static bool sbit__layer_term(const sbit_graph *graph, sbit_node_id id, const cha
     return false;
 }
 
+/* Moves *at behind the next term of a pattern, which is copied; false: none is left, or it is too long
+ * (then *at stays). "[&]" is a letter of a name. */
+static bool sbit__layer_next_term(const char **at, char *term)
+{
+    size_t size = strcspn(*at, "&");
+    while ((*at)[size] == '&' && size > 0 && (*at)[size - 1] == '[' && (*at)[size + 1] == ']') {
+        size += 1 + strcspn(*at + size + 1, "&");
+    }
+    if (**at == '\0' || size >= SBIT__LAYER_NAME_BYTES) {
+        return false;
+    }
+    memcpy(term, *at, size);
+    term[size] = '\0';
+    *at += size + ((*at)[size] == '&' ? 1 : 0);
+    return true;
+}
+
 SPARSEBIT_API bool sbit_layer_matches(const sbit_graph *graph, sbit_node_id id, const char *pattern)
 {
     char term[SBIT__LAYER_NAME_BYTES];
-    for (const char *at = pattern;; at++) {
-        const size_t size = strcspn(at, "&");
-        const bool inverted = *at == '!';
-        if (size >= sizeof term) {
-            return false;
-        }
-        memcpy(term, at, size);
-        term[size] = '\0';
+    const char *at = pattern;
+    while (sbit__layer_next_term(&at, term)) {
+        const bool inverted = term[0] == '!';
         if (sbit__layer_term(graph, id, term + (inverted ? 1 : 0)) == inverted) {
             return false;
         }
-        at += size;
-        if (*at == '\0') {
+    }
+    return at != pattern && *at == '\0';
+}
+
+SBIT__FN bool sbit__layer_idle_exclusion(const sbit_graph *graph, const char *pattern, char *term)
+{
+    const char *at = pattern;
+    while (sbit__layer_next_term(&at, term)) {
+        bool any = term[0] != '!' || strncmp(term, "!op:", 4) == 0;
+        for (sbit_node_id id = sbit_graph_first(graph); !any && id.idx != 0; id = sbit_graph_next(graph, id)) {
+            any = sbit__layer_term(graph, id, term + 1);
+        }
+        if (!any) {
             return true;
         }
     }
+    return false;
 }
 
 SPARSEBIT_API void sbit_layer_suggest(const sbit_graph *graph, const char *pattern, char *text,

@@ -136,12 +136,17 @@ SBIT__FN const char *sbit__section_pattern(const sbit__section *section, const s
 SBIT__FN void sbit__section_warn_unmatched(const sbit__section *section, const sbit_graph *graph,
                                            const char *layers)
 {
-    char nearest[256];
+    char nearest[256], term[SBIT__LAYER_NAME_BYTES];
     for (size_t i = 0; i < section->specific_count; i++) {
         if (!section->specific[i].matched) {
             sbit_layer_suggest(graph, section->specific[i].pattern, nearest, sizeof nearest);
             sbit__log(sbit_graph_ctx(graph), SBIT_LOG_WARNING,
                       "%s.SPECIFIC: '%s' matches no %s; the nearest are: %s", section->name,
+                      section->specific[i].pattern, layers, nearest);
+        } else if (sbit__layer_idle_exclusion(graph, section->specific[i].pattern, term)) {
+            sbit_layer_suggest(graph, term + 1, nearest, sizeof nearest);
+            sbit__log(sbit_graph_ctx(graph), SBIT_LOG_WARNING,
+                      "%s.SPECIFIC: '%s' in '%s' leaves out no %s; the nearest are: %s", section->name, term,
                       section->specific[i].pattern, layers, nearest);
         }
     }

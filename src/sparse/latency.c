@@ -349,8 +349,9 @@ SPARSEBIT_API sbit_status sbit_latency_measure(sbit_sparse *sparse, const sbit_f
     sbit__arena arena;
     SBIT__TRY(sbit__latency_make(sparse->ctx, &latency, error));
     sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
-    const sbit_status status = sbit__latency_fill(sparse, feed, latency, &arena, error);
-    sbit__alone_forget(sparse);
+    sbit_status status = sbit__latency_fill(sparse, feed, latency, &arena, error);
+    const sbit_status back = sbit__alone_forget(sparse, status == SBIT_OK ? error : NULL);
+    status = status == SBIT_OK ? back : status;
     sbit__arena_deinit(&arena);
     if (status != SBIT_OK) {
         sbit_latency_destroy(latency);

@@ -78,7 +78,7 @@ static sbit_status sbit__sparse_layer_make(sbit_sparse *sparse, sbit_sconfig *co
         return sbit__fail_oom(error, 1);
     }
     layer->target = layer->settings.ratio;
-    layer->spared =
+    layer->spared = layer->given =
         layer->target == 0.0 && sbit_options_find(&layer->options, "RATIO")->is_set;
     layer->row = sbit_sparser_find(sparse->ctx, layer->settings.strategy);
     const uint32_t granularity =
@@ -181,15 +181,15 @@ static sbit_status sbit__sparse_layer_open(sbit_sparse *sparse, sbit__sparse_lay
     return SBIT_OK;
 }
 
-/* THRESHOLD as a ratio, which gives the same count. */
-static void sbit__sparse_layer_threshold(sbit__sparse_layer *layer)
+/* THRESHOLD as a ratio, which gives the same count; not of layers that were given one. */
+static void sbit__sparse_layer_threshold(const sbit_sparse *sparse, sbit__sparse_layer *layer)
 {
     sbit_sparse_settings *settings = &layer->settings;
     int64_t below = 0;
     for (int64_t i = 0; i < layer->units.count; i++) {
         below += layer->scores[i] < settings->threshold ? 1 : 0;
     }
-    if (settings->threshold > 0.0 && layer->units.count > 0) {
+    if (settings->threshold > 0.0 && !layer->given && !sparse->trying && layer->units.count > 0) {
         const double ratio = (double)below / (double)layer->units.count;
         settings->ratio = ratio < settings->min_ratio   ? settings->min_ratio
                           : ratio > settings->max_ratio ? settings->max_ratio
@@ -225,7 +225,7 @@ SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *fe
             layer->row->score(layer->state, &layer->call, layer->scores, error);
         sbit__sparse_layer_forget(sparse, layer);
         SBIT__TRY(status);
-        sbit__sparse_layer_threshold(layer);
+        sbit__sparse_layer_threshold(sparse, layer);
     }
     return SBIT_OK;
 }
@@ -277,6 +277,10 @@ static sbit_status sbit__layer_change(sbit_sparse *sparse, sbit__sparse_layer *l
     SBIT__TRY(sbit__layers_observe(sparse, layer, feed, error));
     SBIT__TRY(sbit__mask_of(sparse, id, &keep, error));
     SBIT__TRY(sbit__tensor_copy(sparse->ctx, &layer->weight, weight, error));
+    for (int64_t i = 0; i < sbit_tensor_count(weight); i++) {
+        float *w = (float *)weight->data;
+        w[i] = keep[i] != 0 ? w[i] : 0.0f;
+    }
     SBIT__TRY(layer->row->update(layer->state, &layer->call, layer->settings.ratio,
                                  layer->settings.n_of_m, (float *)weight->data, keep, error));
     return sbit__sparse_change(sparse, id, weight, error);

@@ -147,27 +147,42 @@ static void sbit__nni_quote(sbit__text *out, const char *name)
     }
 }
 
-/* The operators of a module, up to NULL; NULL: nobody knows it. */
-static const char *const *sbit__nni_operators(const char *module)
+/* The operators of a module, up to NULL. */
+static sbit_status sbit__nni_operators(const sbit__nni *n, const sbit_yaml *at, const char *key,
+                                       const char *module, const char *const **out)
 {
+    char what[120];
     for (size_t m = 0; m < SBIT__COUNT_OF(sbit__nni_modules); m++) {
         if (sbit__same_word(sbit__nni_modules[m].module, module)) {
-            return sbit__nni_modules[m].operators;
+            *out = sbit__nni_modules[m].operators;
+            return SBIT_OK;
         }
     }
-    return NULL;
+    snprintf(what, sizeof what, "'%.60s' is no module that can be pruned", module);
+    return sbit__nni_fail(n, at, key, what);
+}
+
+/* A regular expression as it stands in a pattern. */
+static sbit_status sbit__nni_regex(const sbit__nni *n, const sbit_yaml *at, const char *key,
+                                   const char *regex, sbit__text *out)
+{
+    if (strpbrk(regex, "(){}&'") != NULL) {
+        return sbit__nni_fail(n, at, key, "groups, counts, & and quotes are not known here");
+    }
+    sbit__text_printf(out, "re:%s", regex);
+    return SBIT_OK;
 }
 
 /* "&!op:Conv" for each. */
-static sbit_status sbit__nni_without(sbit__nni *n, const sbit_options *o, sbit__text *out)
+static sbit_status sbit__nni_without(sbit__nni *n, const sbit_yaml *at, const sbit_options *o, sbit__text *out)
 {
     static const char *const keys[] = {"exclude_op_names", "exclude_op_names_re"};
     for (size_t k = 0; k < SBIT__COUNT_OF(keys); k++) {
         const sbit_option *option = sbit_options_find(o, keys[k]);
         for (size_t i = 0; i < option->list_count; i++) {
-            sbit__text_printf(out, "&!%s", k == 1 ? "re:" : "");
+            sbit__text_printf(out, "&!");
             if (k == 1) {
-                sbit__text_printf(out, "%s", option->list[i]);
+                SBIT__TRY(sbit__nni_regex(n, at, keys[k], option->list[i], out));
             } else {
                 sbit__nni_quote(out, option->list[i]);
             }
@@ -175,8 +190,9 @@ static sbit_status sbit__nni_without(sbit__nni *n, const sbit_options *o, sbit__
     }
     const sbit_option *types = sbit_options_find(o, "exclude_op_types");
     for (size_t i = 0; i < types->list_count; i++) {
-        const char *const *operators = sbit__nni_operators(types->list[i]);
-        for (size_t k = 0; operators != NULL && operators[k] != NULL; k++) {
+        const char *const *operators = NULL;
+        SBIT__TRY(sbit__nni_operators(n, at, "exclude_op_types", types->list[i], &operators));
+        for (size_t k = 0; operators[k] != NULL; k++) {
             sbit__text_printf(out, "&!op:%s", operators[k]);
         }
     }
@@ -311,12 +327,8 @@ static sbit_status sbit__nni_types(sbit__nni *n, const sbit_yaml *at, const sbit
         sbit__nni_put(n, name, NULL, without, settings);
     }
     for (size_t i = 0; i < types->list_count; i++) {
-        const char *const *operators = sbit__nni_operators(types->list[i]);
-        if (operators == NULL) {
-            char what[120];
-            snprintf(what, sizeof what, "'%.60s' is no module that can be pruned", types->list[i]);
-            return sbit__nni_fail(n, at, "op_types", what);
-        }
+        const char *const *operators = NULL;
+        SBIT__TRY(sbit__nni_operators(n, at, "op_types", types->list[i], &operators));
         if (operators[0] == NULL) {
             sbit__nni_put(n, name, NULL, without, settings);
         }
@@ -349,11 +361,9 @@ static sbit_status sbit__nni_names(sbit__nni *n, const sbit_yaml *at, const sbit
             any = true;
             sbit__text_deinit(&name);
             sbit__text_init(&name, sbit_ctx_allocator(n->ctx));
-            sbit__text_printf(&name, "%s", k == 0 ? "" : k == 1 ? "*" : "re:");
-            if (k == 2 && strpbrk(option->list[i], "(){}&'") != NULL) {
-                status = sbit__nni_fail(n, at, keys[k], "groups, counts, & and quotes are not known here");
-            } else if (k == 2) {
-                sbit__text_printf(&name, "%s", option->list[i]);
+            sbit__text_printf(&name, "%s", k == 1 ? "*" : "");
+            if (k == 2) {
+                status = sbit__nni_regex(n, at, keys[k], option->list[i], &name);
             } else {
                 sbit__nni_quote(&name, option->list[i]);
             }
@@ -375,6 +385,18 @@ static sbit_status sbit__nni_names(sbit__nni *n, const sbit_yaml *at, const sbit
     return status;
 }
 
+static bool sbit__nni_says_how_much(const sbit_options *o)
+{
+    static const char *const keys[] = {"sparsity", "sparsity_per_layer", "sparse_ratio", "sparsity_level",
+                                       "total_sparsity", "sparse_threshold", "nearliness",
+                                       "semi_structured_block_size"};
+    bool any = sbit_options_bool(o, "exclude");
+    for (size_t i = 0; i < SBIT__COUNT_OF(keys); i++) {
+        any = any || sbit_options_find(o, keys[i])->is_set;
+    }
+    return any;
+}
+
 static sbit_status sbit__nni_entry(sbit__nni *n, const sbit_yaml *at, sbit__text *without,
                                    sbit__text *settings)
 {
@@ -386,9 +408,9 @@ static sbit_status sbit__nni_entry(sbit__nni *n, const sbit_yaml *at, sbit__text
     SBIT__TRY(sbit__options_init(&n->arena, &table, 1, &o, n->error));
     SBIT__TRY(sbit__options_read(&n->arena, &o, at, "config_list", n->error));
     SBIT__TRY(sbit__nni_targets(n, at, &o));
-    SBIT__TRY(sbit__nni_without(n, &o, without));
+    SBIT__TRY(sbit__nni_without(n, at, &o, without));
     SBIT__TRY(sbit__nni_settings(n, &o, settings));
-    if (settings->size == 0) {
+    if (!sbit__nni_says_how_much(&o)) {
         return sbit__nni_fail(n, at, "entry", "how much is to go? sparsity, sparse_ratio, sparsity_level, "
                                               "total_sparsity or exclude is missing");
     }

@@ -213,9 +213,12 @@ SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse
     sbit__arena_init(&search.arena, sbit_ctx_allocator(sparse->ctx));
     const sbit_status status = sbit__search_run(&search, error);
     for (size_t i = 0; i < sparse->layer_count; i++) {
-        double *ratio = &sparse->layers[i].settings.ratio, *target = &sparse->layers[i].target;
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        double *ratio = &layer->settings.ratio, *target = &layer->target;
         *(status == SBIT_OK ? target : ratio) = status == SBIT_OK ? *ratio : *target;
+        layer->given = layer->given || status == SBIT_OK;
     }
+    sparse->trying = false;
     sbit__groups_limit(sparse);
     sbit_graph_destroy(search.before);
     sbit__arena_deinit(&search.arena);

@@ -77,15 +77,18 @@ SBIT__FN void sbit__alone_set(sbit_sparse *sparse, const sbit__alone *units, siz
         }
         sparse->layers[i].settings.ratio = ratio;
     }
+    sparse->trying = true;
 }
 
-SBIT__FN void sbit__alone_forget(sbit_sparse *sparse)
+SBIT__FN sbit_status sbit__alone_forget(sbit_sparse *sparse, sbit_error *error)
 {
+    sparse->trying = false;
     for (size_t i = 0; i < sparse->layer_count; i++) {
         sparse->layers[i].settings.ratio = sparse->layers[i].target;
     }
     sbit__masks_clear(sparse);
     sbit__groups_limit(sparse);
+    return sbit__sparse_restore(sparse, error);
 }
 
 SBIT__FN int64_t sbit__alone_kept(const sbit_sparse *sparse, const sbit__alone *alone, int64_t *all)
@@ -164,7 +167,7 @@ SPARSEBIT_API sbit_status sbit_sparse_analyze(sbit_sparse *sparse, const sbit_fe
     const sbit_status status = sbit__alone_all(sparse, feed, ratios, ratio_count, before, &arena, out,
                                                capacity, count, error);
     sbit__arena_deinit(&arena);
-    sbit__alone_forget(sparse);
+    const sbit_status back = sbit__alone_forget(sparse, status == SBIT_OK ? error : NULL);
     sbit_graph_destroy(before);
-    return status;
+    return status == SBIT_OK ? back : status;
 }

@@ -176,6 +176,7 @@ SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char 
         if (sbit_layer_matches(sparse->graph, member->node, pattern)) {
             layer->settings.ratio = layer->target = ratio;
             layer->spared = ratio == 0.0;
+            layer->given = true;
             found++;
         }
     }
@@ -217,7 +218,7 @@ SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse)
         const sbit__member *member = &sparse->labeler.members[sparse->layers[i].member];
         if (reaches[sbit_graph_node(sparse->graph, member->node)->outputs[0].idx]) {
             sparse->layers[i].settings.ratio = sparse->layers[i].target = 0.0;
-            sparse->layers[i].spared = true;
+            sparse->layers[i].spared = sparse->layers[i].given = true;
         }
     }
     sbit__groups_limit(sparse);

@@ -216,6 +216,7 @@ typedef struct sbit__sparse_layer {
     sbit_sparse_settings settings;
     double target; /* the ratio in the end; settings.ratio is that of now */
     bool spared;   /* its ratio was set to 0: no search changes that */
+    bool given;    /* its ratio was set, by code or a search, or to 0: THRESHOLD makes none */
     const sbit_sparser_row *row;
     sbit_options options;
     sbit_tensor weight; /* float32; owned if the graph's is of another type */
@@ -250,6 +251,7 @@ struct sbit_sparse {
     uint8_t **keep;        /* by value; NULL: all kept; in the arena */
     uint8_t **start;       /* likewise: what was pruned before */
     bool masks_off;
+    bool trying;           /* ratios are those of sbit__alone_set */
     bool *marks;           /* by value: memory for sbit__graph_mark_back */
     bool *removed;         /* by class */
     bool masks_fit;        /* masks are those of select: all removed classes can go ... */
@@ -388,11 +390,11 @@ SBIT__FN const char *sbit__alone_name(const sbit_sparse *sparse, const sbit__alo
 /* Layer `index` scores something of it. */
 SBIT__FN bool sbit__alone_has(const sbit_sparse *sparse, const sbit__alone *alone, size_t index);
 SBIT__FN int64_t sbit__alone_kept(const sbit_sparse *sparse, const sbit__alone *alone, int64_t *all);
-/* Ratios of layers: the largest of what they score something of, else 0. */
+/* Ratios of layers: the largest of what they score something of, else 0. THRESHOLD waits. */
 SBIT__FN void sbit__alone_set(sbit_sparse *sparse, const sbit__alone *units, size_t count,
                               const double *ratios);
-/* Ends trying ratios: layers have their own again, and no masks. */
-SBIT__FN void sbit__alone_forget(sbit_sparse *sparse);
+/* Ends trying ratios: layers have their own again, weights are as they were, nothing is masked. */
+SBIT__FN sbit_status sbit__alone_forget(sbit_sparse *sparse, sbit_error *error);
 
 /* >>budgets */
 enum {

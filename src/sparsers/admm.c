@@ -24,7 +24,7 @@ typedef struct sbit__admm {
     double *w, *u, *z, *fixed, *by; /* rows x columns; fixed: H W0; by: what is ranked */
     double *scale;                  /* of every column */
     int64_t *order;
-    uint8_t *keep;
+    uint8_t *keep, *may; /* may: was kept before */
 } sbit__admm;
 
 static bool sbit__admm_memory(sbit__admm *a, sbit__arena *arena)
@@ -41,7 +41,8 @@ static bool sbit__admm_memory(sbit__admm *a, sbit__arena *arena)
     a->scale = (double *)sbit__arena_array(arena, (size_t)a->columns + 1, sizeof(double));
     a->order = (int64_t *)sbit__arena_array(arena, size, sizeof(int64_t));
     a->keep = (uint8_t *)sbit__arena_array(arena, size, 1);
-    return a->factor != NULL && a->scale != NULL && a->order != NULL && a->keep != NULL;
+    a->may = (uint8_t *)sbit__arena_array(arena, size, 1);
+    return a->factor != NULL && a->scale != NULL && a->order != NULL && a->keep != NULL && a->may != NULL;
 }
 
 /* Scales H and the weights, H W0, the factor; false: not finite. */
@@ -77,8 +78,8 @@ static void sbit__admm_choose(sbit__admm *a, double ratio, const int64_t *n_of_m
     const int64_t n = a->columns, all = a->rows * n, m = n_of_m[1] > 0 ? n_of_m[1] : all;
     for (int64_t i = 0; i < all; i++) {
         const double v = a->w[i] + a->u[i];
-        a->by[i] = v * v;
-        a->keep[i] = 1;
+        a->by[i] = a->may[i] != 0 ? v * v : -1.0; /* what is gone already goes first */
+        a->keep[i] = a->may[i];
     }
     for (int64_t first = 0; first < all;) {
         const int64_t left = n_of_m[1] > 0 ? n - first % n : all, width = left < m ? left : m;
@@ -124,7 +125,9 @@ static sbit_status sbit__admm_update(void *state, const sbit_sparser_call *call,
         status = sbit__fail_oom(error, (size_t)(a.rows * a.columns) * sizeof(double));
     }
     for (int64_t i = 0; status == SBIT_OK && i < a.rows * a.columns; i++) {
-        a.w[i] = (double)weight[sbit__gpt_at(call, i / a.columns, i % a.columns)];
+        const int64_t at = sbit__gpt_at(call, i / a.columns, i % a.columns);
+        a.w[i] = (double)weight[at];
+        a.may[i] = keep[at];
     }
     if (status == SBIT_OK) {
         sbit__gpt_complete((double *)state, a.columns);

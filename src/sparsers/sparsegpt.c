@@ -139,8 +139,12 @@ typedef struct sbit__gpt {
     int64_t *order;
 } sbit__gpt;
 
+/* What is gone already goes first. */
 static double sbit__gpt_worth(const sbit__gpt *g, int64_t r, int64_t c)
 {
+    if (g->keep[r * g->columns + c] == 0) {
+        return -1.0;
+    }
     const double x = g->w[r * g->columns + c] / g->u[c * g->columns + c];
     return x * x;
 }
@@ -191,7 +195,11 @@ static void sbit__gpt_choose_n_of_m(sbit__gpt *g, int64_t first, const int64_t *
 {
     const int64_t end = first + n_of_m[1] < g->columns ? first + n_of_m[1] : g->columns;
     for (int64_t r = 0; r < g->rows; r++) {
-        for (int64_t gone = n_of_m[0] - (n_of_m[1] - (end - first)); gone > 0; gone--) {
+        int64_t gone = n_of_m[0] - (n_of_m[1] - (end - first));
+        for (int64_t c = first; c < end; c++) {
+            gone -= g->keep[r * g->columns + c] == 0 ? 1 : 0;
+        }
+        for (; gone > 0; gone--) {
             int64_t least = -1;
             for (int64_t c = first; c < end; c++) {
                 if (g->keep[r * g->columns + c] != 0 &&
@@ -279,8 +287,9 @@ static sbit_status sbit__gpt_update(void *state, const sbit_sparser_call *call, 
                                   "sparsegpt: the inputs of '%s' are not finite", call->name);
     }
     for (int64_t i = 0; status == SBIT_OK && i < g.rows * g.columns; i++) {
-        g.w[i] = (double)weight[sbit__gpt_at(call, i / g.columns, i % g.columns)];
-        g.keep[i] = 1;
+        const int64_t at = sbit__gpt_at(call, i / g.columns, i % g.columns);
+        g.w[i] = (double)weight[at];
+        g.keep[i] = keep[at];
     }
     if (status == SBIT_OK) {
         g.u = (const double *)state;

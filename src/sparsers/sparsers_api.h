@@ -69,7 +69,8 @@ typedef struct sbit_sparser_row {
                          sbit_error *error);
     /* optional, single elements only, and in place of score: chooses keep[elements] (1 keep) for
      * the ratio, or n of every m (n_of_m[1] > 0), and changes the weight to make up for what goes.
-     * The layers before are pruned when it looks at data. */
+     * What keep and weight have 0 at first is pruned already: it stays so, and counts. The layers
+     * before are pruned when it looks at data. */
     sbit_status (*update)(void *state, const sbit_sparser_call *call, double ratio,
                           const int64_t *n_of_m, float *weight, uint8_t *keep, sbit_error *error);
     void (*deinit)(void *state, const sbit_sparser_call *call); /* optional */
