@@ -94,6 +94,7 @@ typedef struct sbit__tree {
     sbit_options top;
     sbit__section sections[2];
     size_t section_count;
+    size_t holders; /* besides the one who made it: what was made from it borrows its options */
 } sbit__tree;
 
 typedef struct sbit__tree_kind {

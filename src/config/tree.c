@@ -312,6 +312,10 @@ SBIT__FN void sbit__tree_destroy(sbit__tree *tree)
     if (tree == NULL) {
         return;
     }
+    if (tree->holders > 0) {
+        tree->holders--;
+        return;
+    }
     const sbit_allocator *a = sbit_ctx_allocator(tree->ctx);
     for (size_t i = 0; i < tree->doc_count; i++) {
         sbit_yaml_destroy(tree->docs[i]);

@@ -52,7 +52,7 @@ static void sbit__cpuid(uint32_t leaf, uint32_t subleaf, uint32_t regs[4])
 {
 #if defined(_MSC_VER) && !defined(__clang__)
     int report[4];
-    __cpuid(report, 0);
+    __cpuid(report, (int)(leaf & 0x80000000u));
     memset(regs, 0, 4 * sizeof(regs[0]));
     if ((uint32_t)report[0] >= leaf) {
         __cpuidex(report, (int)leaf, (int)subleaf);
@@ -60,7 +60,7 @@ static void sbit__cpuid(uint32_t leaf, uint32_t subleaf, uint32_t regs[4])
     }
 #else
     unsigned int a = 0, b = 0, c = 0, d = 0;
-    if ((unsigned int)__get_cpuid_max(0, NULL) >= leaf) {
+    if ((unsigned int)__get_cpuid_max(leaf & 0x80000000u, NULL) >= leaf) {
         __cpuid_count(leaf, subleaf, a, b, c, d);
     }
     regs[0] = a;
@@ -91,6 +91,23 @@ static bool sbit__isa_has_vnni256(void)
     return leaf7[0] >= 1 && ((more[0] >> 4) & 1u) != 0;
 }
 
+SBIT__FN const char *sbit__cpu_name(char text[SBIT__CPU_NAME])
+{
+    for (uint32_t i = 0; i < 3; i++) {
+        uint32_t regs[4];
+        sbit__cpuid(0x80000002u + i, 0, regs);
+        memcpy(text + 16 * i, regs, sizeof regs);
+    }
+    text[SBIT__CPU_NAME - 1] = '\0';
+    size_t size = strlen(text);
+    while (size > 0 && text[size - 1] == ' ') {
+        text[--size] = '\0';
+    }
+    const size_t first = strspn(text, " ");
+    memmove(text, text + first, size - first + 1);
+    return text;
+}
+
 static sbit_isa sbit__isa_best(void)
 {
     uint32_t leaf1[4], leaf7[4];
@@ -119,6 +136,12 @@ static sbit_isa sbit__isa_best(void)
 static bool sbit__isa_has_vnni256(void)
 {
     return false;
+}
+
+SBIT__FN const char *sbit__cpu_name(char text[SBIT__CPU_NAME])
+{
+    text[0] = '\0';
+    return text;
 }
 
 static sbit_isa sbit__isa_best(void)

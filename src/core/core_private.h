@@ -49,6 +49,9 @@ SBIT__FN sbit_status sbit__progress(sbit_ctx *ctx, const char *what, int64_t don
                                     sbit_error *error);
 /* A clock for measuring spans: monotonic where the system shows one, else wall time. */
 SBIT__FN uint64_t sbit__now_ns(void);
+/* What the processor calls itself; "" where it does not. Gives text. */
+#define SBIT__CPU_NAME 49
+SBIT__FN const char *sbit__cpu_name(char text[SBIT__CPU_NAME]);
 
 #if !SPARSEBIT_NO_THREADS
 /* threads.c: `threads` counts the caller. */

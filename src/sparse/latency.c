@@ -105,7 +105,20 @@ static sbit_status sbit__latency_put(sbit_latency *latency, const char *name, do
     return SBIT_OK;
 }
 
-/* Beyond the ends: as much for each work as at the last one, never less than the first. */
+/* As much for each work as there. */
+static double sbit__latency_even(const sbit__moment *m, double work)
+{
+    return m->work > 0.0 ? m->us * work / m->work : m->us;
+}
+
+/* On the line through two moments. */
+static double sbit__latency_line(const sbit__moment *m, double work)
+{
+    return m[0].us + (work - m[0].work) / (m[1].work - m[0].work) * (m[1].us - m[0].us);
+}
+
+/* Below the first the line goes on, unless it falls to 0 too early or rises again; beyond the last
+ * one work costs what it does there. */
 static double sbit__latency_at(const sbit__latency_node *node, double work)
 {
     const sbit__moment *m = node->moments;
@@ -113,17 +126,13 @@ static double sbit__latency_at(const sbit__latency_node *node, double work)
     while (i < node->count && m[i].work < work) {
         i++;
     }
-    if (i == 0) {
-        return m[0].work > 0.0 && node->count > 1 && m[1].work > m[0].work && m[1].us > m[0].us &&
-                       m[0].us > (m[1].us - m[0].us) * (m[0].work - work) / (m[1].work - m[0].work)
-                   ? m[0].us - (m[1].us - m[0].us) * (m[0].work - work) / (m[1].work - m[0].work)
-                   : m[0].us;
+    if (i > 0) {
+        return i == node->count ? sbit__latency_even(m + i - 1, work)
+                                : sbit__latency_line(m + i - 1, work);
     }
-    if (i == node->count) {
-        return m[i - 1].work > 0.0 ? m[i - 1].us * work / m[i - 1].work : m[i - 1].us;
-    }
-    const double part = (work - m[i - 1].work) / (m[i].work - m[i - 1].work);
-    return m[i - 1].us + part * (m[i].us - m[i - 1].us);
+    const double even = sbit__latency_even(m, work);
+    const double line = node->count > 1 ? sbit__latency_line(m, work) : even;
+    return line > m->us ? m->us : line > even ? line : even;
 }
 
 /* >>graphs */
@@ -370,7 +379,7 @@ SBIT__FN sbit_status sbit__latency_check(sbit_latency *latency, sbit_sparse *spa
         return SBIT_OK;
     }
     SBIT__TRY(sbit_latency_now(sparse, &before, &after, error));
-    *changed = after < (share - 0.05) * before || after > (share + 0.05) * before;
+    *changed = after < 0.95 * share * before || after > 1.05 * share * before;
     SBIT__TRY(sbit__latency_of(latency, sparse, sparse->graph, &table, error));
     return *changed && before > 0.0
                ? sbit__latency_left(sparse, table / before, latency, &after, error)
@@ -398,6 +407,7 @@ SPARSEBIT_API sbit_status sbit_latency_save(const sbit_latency *latency, const c
 {
     sbit__latency_file file;
     sbit_json json;
+    char machine[SBIT__CPU_NAME];
     memset(&file, 0, sizeof file);
     memset(&json, 0, sizeof json);
     SBIT__TRY(sbit__writer_open(sbit_ctx_allocator(latency->ctx), path, &file.writer, error));
@@ -407,6 +417,7 @@ SPARSEBIT_API sbit_status sbit_latency_save(const sbit_latency *latency, const c
     sbit_json_open(&json, NULL, '{');
     sbit_json_text(&json, "isa", sbit_isa_name(sbit_ctx_isa(latency->ctx)));
     sbit_json_int(&json, "threads", sbit_ctx_threads(latency->ctx));
+    sbit_json_text(&json, "machine", sbit__cpu_name(machine));
     sbit_json_open(&json, "microseconds", '{'); /* of every node: [work, time, work, time ...] */
     for (size_t i = 0; i < latency->count; i++) {
         const sbit__latency_node *node = &latency->nodes[i];
@@ -435,6 +446,25 @@ static sbit_status sbit__latency_bad(const sbit_yaml *at, sbit_error *error)
                       "%s: a table of times is {\"microseconds\": {NODE: [work, time, ...]}}", where);
 }
 
+/* A table may be of another machine - the one that the model is for - but that is said. */
+static void sbit__latency_origin(sbit_ctx *ctx, const sbit_yaml *at)
+{
+    static const char *const names[] = {"isa", "threads", "machine"};
+    char threads[16], machine[SBIT__CPU_NAME];
+    const char *here[3];
+    snprintf(threads, sizeof threads, "%d", (int)sbit_ctx_threads(ctx));
+    here[0] = sbit_isa_name(sbit_ctx_isa(ctx));
+    here[1] = threads;
+    here[2] = sbit__cpu_name(machine);
+    for (size_t i = 0; i < SBIT__COUNT_OF(names); i++) {
+        if (sbit__streq(at->key, names[i]) && at->kind == SBIT_YAML_SCALAR &&
+            !sbit__streq(at->text, here[i])) {
+            sbit__log(ctx, SBIT_LOG_WARNING, "the table of times was made with %s %s; here it is %s",
+                      names[i], at->text, here[i]);
+        }
+    }
+}
+
 static sbit_status sbit__latency_read(sbit_latency *latency, const sbit_yaml *root,
                                       sbit_error *error)
 {
@@ -442,12 +472,7 @@ static sbit_status sbit__latency_read(sbit_latency *latency, const sbit_yaml *ro
     for (size_t i = 0; root->kind == SBIT_YAML_MAP && i < root->count; i++) {
         const sbit_yaml *at = &root->items[i];
         table = sbit__streq(at->key, "microseconds") && at->kind == SBIT_YAML_MAP ? at : table;
-        if (sbit__streq(at->key, "isa") && at->kind == SBIT_YAML_SCALAR &&
-            !sbit__streq(at->text, sbit_isa_name(sbit_ctx_isa(latency->ctx)))) {
-            sbit__log(latency->ctx, SBIT_LOG_WARNING,
-                      "the table of times was made with %s; this is %s", at->text,
-                      sbit_isa_name(sbit_ctx_isa(latency->ctx)));
-        }
+        sbit__latency_origin(latency->ctx, at);
     }
     for (size_t i = 0; table != NULL && i < table->count; i++) {
         const sbit_yaml *node = &table->items[i];

@@ -261,6 +261,12 @@ SPARSEBIT_API void sbit_sconfig_print(const sbit_sconfig *config, bool only_set,
     sbit__tree_print(&config->tree, only_set, put, user);
 }
 
+SBIT__FN sbit_sconfig *sbit__sconfig_hold(sbit_sconfig *config)
+{
+    config->tree.holders++;
+    return config;
+}
+
 static uint32_t sbit__sconfig_repair(const char *word)
 {
     const uint32_t ridge = SBIT_REPAIR_RIDGE, batch_norm = SBIT_REPAIR_BATCH_NORM;

@@ -170,6 +170,10 @@ static sbit_status sbit__search_run(sbit_search *search, sbit_error *error)
     const sbit_status status = sbit__budget_cost(search, copy, search->whole, error);
     sbit_graph_destroy(copy);
     SBIT__TRY(status);
+    if (search->limits[SBIT__BUDGET_TIME] > 0.0 && !(search->whole[SBIT__BUDGET_TIME] > 0.0)) {
+        return sbit__fail(error, SBIT_ERR_CONFIG, NULL,
+                          "the table of times is of another model: no node of this one takes any");
+    }
     SBIT__TRY(sbit__alone_list(sparse, &search->arena, &search->units, &search->unit_count, error));
     double *ratios =
         (double *)sbit__arena_array(&search->arena, search->unit_count + 1, sizeof *ratios);

@@ -25,8 +25,10 @@ typedef struct sbit_latency sbit_latency;
  * forgotten. Free with sbit_latency_destroy. */
 SPARSEBIT_API sbit_status sbit_latency_measure(sbit_sparse *sparse, const sbit_feed *feed,
                                                sbit_latency **out, sbit_error *error);
-/* To and from a JSON file. A table that was loaded is never measured again: with the same
- * configuration it gives the same result. Errors: IO, CONFIG. */
+/* To and from a JSON file, which also says where it was measured: instruction set, threads, processor.
+ * A table that was loaded is never measured again: with the same configuration it gives the same
+ * result, on any machine; where this is not the one it is of, a warning says so. sbit_sparse_fit
+ * refuses one of another model (CONFIG). Errors: IO, CONFIG. */
 SPARSEBIT_API sbit_status sbit_latency_save(const sbit_latency *latency, const char *path,
                                             sbit_error *error);
 SPARSEBIT_API sbit_status sbit_latency_load(sbit_ctx *ctx, const char *path, sbit_latency **out,

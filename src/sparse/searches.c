@@ -14,10 +14,10 @@
 #include <stdlib.h> /* qsort */
 
 enum {
-    SBIT__SEARCH_HALVINGS = 9, /* to 1/500 */
-    SBIT__SEARCH_RATIOS = 9    /* 0.1 to 0.9: curves */
+    SBIT__SEARCH_RATIOS = 9 /* 0.1 to 0.9: curves */
 };
 #define SBIT__SEARCH_MOST 0.98
+#define SBIT__SEARCH_NEAR 0.002 /* ratios are halved until they are known as well as that */
 
 static double *sbit__search_array(sbit_search *search, size_t count, sbit_error *error)
 {
@@ -43,13 +43,17 @@ static void sbit__search_shift(const double *shape, size_t n, double by, double 
     }
 }
 
-/* The least that is added and meets the budget, or all there is. */
+/* The least that is added and meets the budget, to NEAR; where nothing does, MOST of all. */
 static sbit_status sbit__search_onto(sbit_search *search, const double *shape, double *ratios,
                                      sbit_error *error)
 {
     const size_t n = search->unit_count;
-    double low = -1.0, high = 1.0;
-    for (int turn = 0; turn < SBIT__SEARCH_HALVINGS; turn++) {
+    double low = 0.0, high = 0.0; /* all ratios are 0; all are MOST */
+    for (size_t i = 0; i < n; i++) {
+        low = i == 0 || -shape[i] < low ? -shape[i] : low;
+        high = i == 0 || SBIT__SEARCH_MOST - shape[i] > high ? SBIT__SEARCH_MOST - shape[i] : high;
+    }
+    while (high - low > SBIT__SEARCH_NEAR) {
         const double by = 0.5 * (low + high);
         sbit_search_point point;
         sbit__search_shift(shape, n, by, ratios);
@@ -190,7 +194,7 @@ static const sbit_key sbit__netadapt_keys[] = {
      "SEARCH netadapt: part of the model that goes in each step"},
 };
 
-/* The least ratio of one unit that leaves at most `over`; false: none does. */
+/* The least ratio of one unit that leaves at most `over`, to NEAR; *found false: none does. */
 static sbit_status sbit__netadapt_unit(sbit_search *search, double *ratios, size_t unit, double over,
                                        bool *found, sbit_error *error)
 {
@@ -199,7 +203,7 @@ static sbit_status sbit__netadapt_unit(sbit_search *search, double *ratios, size
     ratios[unit] = high;
     SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
     *found = point.over <= over;
-    for (int turn = 0; *found && turn < 6; turn++) {
+    while (*found && high - low > SBIT__SEARCH_NEAR) {
         ratios[unit] = 0.5 * (low + high);
         SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
         *(point.over > over ? &low : &high) = ratios[unit];
@@ -309,6 +313,13 @@ static sbit_status sbit__annealing_begin(sbit_search *search, sbit_rng *rng, dou
     return SBIT_OK;
 }
 
+/* What meets the budget is better than what does not; of two that do not, the nearer one. */
+static bool sbit__search_better(const sbit_search_point *a, const sbit_search_point *b)
+{
+    const double x = a->over > 1.0 ? a->over : 1.0, y = b->over > 1.0 ? b->over : 1.0;
+    return x < y || (x <= y && a->score > b->score);
+}
+
 static sbit_status sbit__search_annealing(sbit_search *search, const sbit_options *options,
                                           double *ratios, sbit_error *error)
 {
@@ -318,7 +329,8 @@ static sbit_status sbit__search_annealing(sbit_search *search, const sbit_option
     sbit_rng rng = sbit_rng_seed((uint64_t)sbit_options_int(options, "ANNEALING.SEED"));
     double *shape = sbit__search_array(search, n, error), *now = sbit__search_array(search, n, error);
     double *tried = sbit__search_array(search, n, error);
-    double score = 0.0, best = -HUGE_VAL;
+    sbit_search_point at, best;
+    at.over = at.score = best.over = best.score = 0.0;
     if (shape == NULL || now == NULL || tried == NULL) {
         return SBIT_ERR_OUT_OF_MEMORY;
     }
@@ -329,15 +341,15 @@ static sbit_status sbit__search_annealing(sbit_search *search, const sbit_option
         sbit_search_point point;
         SBIT__TRY(sbit__search_onto(search, shape, tried, error));
         SBIT__TRY(sbit_search_try(search, tried, true, &point, error));
-        const double worse = (score - point.score) / (score != 0.0 ? fabs(score) : 1.0);
-        if (step == 0 || worse <= 0.0 ||
-            (double)sbit_rng_uniform(&rng) < exp(-worse / (0.1 * heat))) {
+        const double worse = (at.score - point.score) / (at.score != 0.0 ? fabs(at.score) : 1.0);
+        if (step == 0 || sbit__search_better(&point, &at) ||
+            (point.over <= 1.0 && (double)sbit_rng_uniform(&rng) < exp(-worse / (0.1 * heat)))) {
             memcpy(now, tried, bytes);
-            score = point.score;
+            at = point;
         }
-        if (step == 0 || (point.over <= 1.0 && point.score > best)) {
+        if (step == 0 || sbit__search_better(&point, &best)) {
             memcpy(ratios, tried, bytes);
-            best = point.score;
+            best = point;
         }
         for (size_t i = 0; i < n; i++) {
             shape[i] = now[i] + range * heat * (2.0 * (double)sbit_rng_uniform(&rng) - 1.0);
@@ -394,4 +406,5 @@ SPARSEBIT_API sbit_status sbit_search_register(sbit_ctx *ctx, const sbit_search_
     return sbit__row_register(ctx, sbit__kind_search(), (const sbit_head *)row,
                               row != NULL && row->run != NULL, error);
 }
+#undef SBIT__SEARCH_NEAR
 #undef SBIT__SEARCH_MOST

@@ -126,6 +126,7 @@ SPARSEBIT_API sbit_status sbit_sparse_create(const sbit_graph *graph, sbit_sconf
         return sbit__fail_oom(error, sizeof *sparse);
     }
     sparse->ctx = ctx;
+    sparse->config = sbit__sconfig_hold(config);
     sbit__arena_init(&sparse->arena, a);
     sbit__arena_init(&sparse->folded.arena, a);
     sbit__arena_init(&sparse->reasons, a);
@@ -151,6 +152,7 @@ SPARSEBIT_API void sbit_sparse_destroy(sbit_sparse *sparse)
         sbit__arena_deinit(&sparse->reasons);
         sbit_graph_destroy(sparse->graph);
         sbit_graph_destroy(sparse->original);
+        sbit_sconfig_destroy(sparse->config);
         sbit__free(sbit_ctx_allocator(sparse->ctx), sparse, sizeof *sparse);
     }
 }

@@ -238,6 +238,7 @@ typedef struct sbit__folded {
 struct sbit_sparse {
     sbit_ctx *ctx;
     sbit__arena arena;
+    sbit_sconfig *config; /* held: options of layers borrow from it */
     sbit_graph *graph;    /* simplified */
     sbit_graph *original; /* the user's; NULL: weights were set that it has not */
     const char *outputs;  /* that may lose channels: sbit__labeler */
@@ -428,8 +429,8 @@ SBIT__FN sbit_status sbit__sparse_left(sbit_sparse *sparse, sbit_graph **out, sb
 /* latency.c: microseconds of a graph, by the table. */
 SBIT__FN sbit_status sbit__latency_of(const sbit_latency *latency, const sbit_sparse *sparse,
                                       const sbit_graph *graph, double *us, sbit_error *error);
-/* Measures what is left at present; *changed: it is not that share of the whole, and the table knows
- * now. Does nothing with tables that were loaded. */
+/* Measures what is left at present; *changed: it is not that share of the whole to 5 %, and the table
+ * knows now. Does nothing with tables that were loaded. */
 SBIT__FN sbit_status sbit__latency_check(sbit_latency *latency, sbit_sparse *sparse, double share,
                                          bool *changed, sbit_error *error);
 
@@ -442,7 +443,9 @@ SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked
 /* sconfig_nni.c: our YAML of a list of entries; nothing if it is none. */
 SBIT__FN sbit_status sbit__nni_translate(sbit_ctx *ctx, const sbit_yaml *root, sbit__text *out,
                                          sbit_error *error);
-/* sconfig.c: the options of no single layer */
+/* sconfig.c: keeps it, as it is, until it was destroyed once more: options are borrowed from it */
+SBIT__FN sbit_sconfig *sbit__sconfig_hold(sbit_sconfig *config);
+/* the options of no single layer */
 SBIT__FN const sbit_options *sbit__sconfig_options(const sbit_sconfig *config);
 /* the settings of a layer, with its options in the arena */
 SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_graph *graph,
