@@ -343,6 +343,60 @@ TEST(dynamic_quantize_matmul_becomes_a_product)
     build_end(&b);
 }
 
+/* MatMulIntegerToFloat of what DynamicQuantizeLinear made, with its scale times an input: what is
+ * multiplied by must stay. With a zero point from elsewhere there is no such product. */
+TEST(a_scale_from_elsewhere_is_kept)
+{
+    static const int8_t codes[12] = {1, -2, 3, 4, -5, 6, 7, -8, 9, 10, -11, 12};
+    static const float scales[3] = {0.5f, 0.25f, 2.0f};
+    static const uint8_t zero = 3;
+    for (int form = 0; form < 3; form++) { /* times an input; an input; another zero point */
+        build b;
+        sbit_graph *plain = NULL;
+        sbit_session *session = NULL;
+        sbit_value_id in[6], q[3], out;
+        float x[8], factor = 3.0f;
+        build_begin(&b, 17);
+        build_do(&b, sbit_graph_set_opset(b.graph, "com.microsoft", 1, &b.error), "opset");
+        const sbit_value_id at = build_input(&b, "x", SBIT_F32, "2,4");
+        const sbit_value_id f = build_input(&b, "factor", SBIT_F32, "");
+        build_node_outputs(&b, "", "DynamicQuantizeLinear", "d", &at, 1, NULL, 0, q, 3);
+        in[0] = q[0];
+        in[1] = build_constant(&b, "b", SBIT_I8, "4,3", codes);
+        in[2] = form == 1 ? f : build_binary(&b, "Mul", "s", q[1], f);
+        in[3] = build_constant(&b, "w", SBIT_F32, "3", scales);
+        in[4] = form == 2 ? build_constant(&b, "z", SBIT_U8, "", &zero) : q[2];
+        build_node_outputs(&b, "com.microsoft", "MatMulIntegerToFloat", "m", in, 5, NULL, 0, &out, 1);
+        build_output(&b, form == 1 ? build_binary(&b, "Mul", "y", out, q[1]) : out);
+        for (int i = 0; i < 8; i++) {
+            x[i] = 0.37f * (float)(i - 3);
+        }
+        const sbit_tensor input = build_tensor(SBIT_F32, "2,4", x);
+        const sbit_tensor times = build_tensor(SBIT_F32, "", &factor);
+        const sbit_status status = sbit_dequantize(b.graph, &plain, &b.error);
+        if (form == 2) {
+            CHECK(status == SBIT_ERR_UNSUPPORTED && plain == NULL);
+        } else if (build_do(&b, status, "dequantize") &&
+                   build_do(&b, sbit_session_create(plain, NULL, &session, &b.error), "session") &&
+                   build_do(&b, sbit_session_set_input(session, "x", &input, &b.error), "x") &&
+                   build_do(&b, sbit_session_set_input(session, "factor", &times, &b.error), "f") &&
+                   build_do(&b, sbit_session_run(session, &b.error), "run")) {
+            const float *y = (const float *)sbit_session_output(session, 0)->tensor.data;
+            for (int i = 0; i < 6; i++) {
+                double want = 0.0;
+                for (int k = 0; k < 4; k++) {
+                    want += 3.0 * (double)x[i / 3 * 4 + k] * codes[k * 3 + i % 3] *
+                            (double)scales[i % 3];
+                }
+                CHECK_MSG(fabs(want - (double)y[i]) < 1e-4, "%d: %g, %g wanted", form, (double)y[i], want);
+            }
+        }
+        sbit_session_destroy(session);
+        sbit_graph_destroy(plain);
+        build_end(&b);
+    }
+}
+
 /* Few bits have a Clip in front, per channel Max and Min; it goes too. */
 TEST(clips_of_few_bits_go_with_their_quantizers)
 {

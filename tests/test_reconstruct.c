@@ -311,6 +311,42 @@ TEST(reconstruction_is_the_same_each_time)
     blocks_end(&two);
 }
 
+/* A model whose batch is fixed and larger than the samples that there are. */
+TEST(few_samples_fill_a_fixed_batch)
+{
+    build b;
+    sbit_qconfig *config = NULL;
+    sbit_graph *q = NULL;
+    sbit_feed feed;
+    sbit_feed_desc desc;
+    float x[5 * 6];
+    static const char text[] = "PLACEMENT: openvino\nSTEPS: [reconstruct]\n"
+                               "STEP: {RECONSTRUCT: {ITERATIONS: 20}}\n"
+                               "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 3}}\n"
+                               "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n";
+    build_begin(&b, 13);
+    const sbit_value_id in = build_input(&b, "x", SBIT_F32, "8,6");
+    sbit_value_id y = build_unary(
+        &b, "Relu", "r", build_binary(&b, "MatMul", "m", in, build_weights(&b, "w", "6,4", 3)));
+    build_output(&b, build_binary(&b, "MatMul", "n", y, build_weights(&b, "v", "4,3", 5)));
+    for (int i = 0; i < 30; i++) {
+        x[i] = sinf((float)i);
+    }
+    const sbit_tensor all = build_tensor(SBIT_F32, "5,6", x);
+    memset(&desc, 0, sizeof desc);
+    memset(&feed, 0, sizeof feed);
+    desc.inputs = &all;
+    desc.input_count = 1;
+    desc.rows = 8;
+    build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+    build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
+    build_do(&b, sbit_quantize(b.graph, config, &feed, &q, &b.error), "quantize");
+    sbit_graph_destroy(q);
+    sbit_qconfig_destroy(config);
+    sbit_feed_close(&feed);
+    build_end(&b);
+}
+
 /* One layer, activations all but exact: what remains is a quadratic form in the weights, worked out
  * here in double. Alone, rounding is learned; behind gptq, nothing of what that found is lost. */
 static double rounding_form(const char *steps, uint64_t seed)

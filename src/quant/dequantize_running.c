@@ -6,9 +6,17 @@
  *   DynamicQuantizeLinear                vanishes: its integers are x, its scale is 1, so that
  *   MatMulInteger, ConvInteger,          are MatMul and Conv of x with w - zero point, of which
  *   MatMulIntegerToFloat                 what follows makes the same numbers: Cast, times scales
+ *                                        (a scale of x that is not its DynamicQuantizeLinear's, too)
  * Afterwards constant factors go into the weights (pass fuse_scalar).
  */
 #include "quant_private.h"
+
+/* Output `i` of a DynamicQuantizeLinear: integers, scale, zero point; none: it is left out. */
+static sbit_value_id sbit__running_output(const sbit_node *dynamic, size_t i)
+{
+    const sbit_value_id none = {0};
+    return i < dynamic->output_count ? dynamic->outputs[i] : none;
+}
 
 /* Operators that are written with others and have a weight of their own. */
 static sbit_status sbit__running_expand(sbit_graph *graph, bool *changed, sbit_error *error)
@@ -46,7 +54,10 @@ static sbit_status sbit__running_operand(sbit_graph *graph, const sbit_node *nod
     sbit_tensor w;
     out->idx = 0;
     if (sbit__format_is(dynamic, "DynamicQuantizeLinear")) {
-        *out = dynamic->inputs[0];
+        if (scale == NULL &&
+            sbit__node_in(node, zero_at).idx == sbit__running_output(dynamic, 2).idx) {
+            *out = dynamic->inputs[0];
+        }
         return SBIT_OK;
     }
     if (q == NULL || q->rank < 1 || (zero == NULL && sbit__node_in(node, zero_at).idx != 0)) {
@@ -88,9 +99,9 @@ static sbit_status sbit__running_product(sbit_graph *graph, const sbit_node *nod
     const bool scaled = sbit__dequantize_is(node, "MatMulIntegerToFloat");
     const sbit_tensor *scale = scaled ? sbit__format_constant(graph, node, 3) : NULL;
     const size_t zero = scaled ? 4 : 2;
-    sbit_value_id inputs[2], y, bias = {0};
-    if (scaled && (scale == NULL || !sbit__format_is(sbit__format_producer(graph, node->inputs[0]),
-                                                     "DynamicQuantizeLinear"))) {
+    const sbit_node *dynamic = sbit__format_producer(graph, node->inputs[0]);
+    sbit_value_id inputs[2], y, bias = {0}, factor = {0};
+    if (scaled && (scale == NULL || !sbit__format_is(dynamic, "DynamicQuantizeLinear"))) {
         return SBIT_OK;
     }
     SBIT__TRY(sbit__running_operand(graph, node, 0, zero, NULL, -2, &inputs[0], error));
@@ -101,10 +112,18 @@ static sbit_status sbit__running_product(sbit_graph *graph, const sbit_node *nod
     }
     if (scaled) {
         bias = sbit__node_in(node, 6);
+        if (node->inputs[2].idx != sbit__running_output(dynamic, 1).idx) {
+            factor = node->inputs[2];
+        }
     }
     SBIT__TRY(sbit__format_add(graph, node, "", conv ? "Conv" : "MatMul", inputs, 2,
                                conv ? node->attrs : NULL, conv ? node->attr_count : 0, &y, 1,
                                error));
+    if (factor.idx != 0) {
+        inputs[0] = y;
+        inputs[1] = factor;
+        SBIT__TRY(sbit__format_add(graph, node, "", "Mul", inputs, 2, NULL, 0, &y, 1, error));
+    }
     if (bias.idx != 0) {
         inputs[0] = y;
         inputs[1] = bias;
@@ -124,7 +143,7 @@ static sbit_status sbit__running_forget(sbit_graph *graph, sbit_node_id id, sbit
     const sbit_node *node = sbit_graph_node(graph, id);
     sbit_value_id outputs[3], one;
     for (size_t i = 0; i < 3; i++) {
-        outputs[i].idx = i < node->output_count ? node->outputs[i].idx : 0;
+        outputs[i] = sbit__running_output(node, i);
         if (i != 1 && outputs[i].idx != 0 && sbit_graph_uses(graph, outputs[i], NULL, 0) > 0) {
             return SBIT_OK; /* the check behind names the operator */
         }

@@ -527,14 +527,17 @@ static sbit_status sbit__rebuild_see(const sbit_walk_batch *batch, void *user, s
     return SBIT_OK;
 }
 
-/* What the float block makes of x. */
+/* What the float block makes of x. Samples are repeated where a fixed batch wants more. */
 static sbit_status sbit__rebuild_target(sbit__rebuild *t, sbit_session *session, sbit_error *error)
 {
     SBIT__TRY(sbit_session_set_input_at(session, 0, &t->inputs[0], error));
     for (int64_t first = 0; first < t->samples; first += t->batch) {
-        const int64_t at = first + t->batch <= t->samples ? first : t->samples - t->batch;
-        memcpy(t->inputs[0].data, (const float *)t->x.data + at * t->in,
-               sbit_tensor_bytes(&t->inputs[0]));
+        const int64_t left = t->samples - first, own = left < t->batch ? left : t->batch;
+        for (int64_t i = 0; i < t->batch; i++) {
+            memcpy((float *)t->inputs[0].data + i * t->in,
+                   (const float *)t->x.data + (first + i % own) * t->in,
+                   (size_t)t->in * sizeof(float));
+        }
         SBIT__TRY(sbit_session_run(session, error));
         const sbit_tensor *y = &sbit_session_output(session, 0)->tensor;
         if (y->rank < 1 || y->dims[0] != t->batch || y->dtype != SBIT_F32) {
@@ -550,7 +553,8 @@ static sbit_status sbit__rebuild_target(sbit__rebuild *t, sbit_session *session,
             dims[0] = t->samples;
             SBIT__TRY(sbit_tensor_alloc(t->quant->ctx, SBIT_F32, y->rank, dims, &t->y, error));
         }
-        memcpy((float *)t->y.data + at * t->out, y->data, sbit_tensor_bytes(y));
+        memcpy((float *)t->y.data + first * t->out, y->data,
+               (size_t)(own * t->out) * sizeof(float));
     }
     return SBIT_OK;
 }
@@ -760,10 +764,10 @@ static sbit_status sbit__reconstruct_settings(const sbit__reconstruct *r, sbit__
     t->warm_up = (float)sbit_options_float(options, "STEP.RECONSTRUCT.WARM_UP");
     t->finetune = sbit_options_bool(options, "STEP.RECONSTRUCT.FINETUNE");
     t->samples = r->feed->count;
+    t->batch = t->batch < t->samples ? t->batch : t->samples;
     if (type->rank > 0 && type->dims[0].symbol == 0 && type->dims[0].value > 0) {
         t->batch = type->dims[0].value;
     }
-    t->batch = t->batch < t->samples ? t->batch : t->samples;
     table.prefix = "";
     table.keys = adam->head.keys;
     table.count = adam->head.key_count;
