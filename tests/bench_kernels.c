@@ -1,82 +1,22 @@
 /* split */
 /* bench_kernels.c: speed of the matrix and convolution drivers and of elementwise kernels, one
- * thread, as GFLOP/s and as a fraction of what a loop of multiply-adds in registers reaches in the
+ * thread, as GFLOP/s and as a fraction of what sbit_measure_peak finds in the
  * same run. Rounds are interleaved; the best and the median are shown, because other work on the
  * machine slows whole spans of time (the sibling of a hyperthread costs more than half).
  * `bench_kernels part` runs the cases whose name contains `part`; SPARSEBIT_FORCE_ISA and
  * SPARSEBIT_TEST_THREADS as for the tests. */
+#include "../src/exec/exec_api.h"
 #include "../src/kernels/kernels_private.h"
 
 #define SBIT_TEST_NO_MAIN
 #include "test.h"
 
 #include <time.h> /* clock */
-#if SBIT__X86
-#include <immintrin.h> /* the loops that measure the peak */
-#endif
 
 enum {
     ROUNDS = 25,
     ROUND_NS = 2000000
 };
-
-/* ---- the peak: independent multiply-adds that stay in registers; returns flops done. (Equal
- * starting values would let the compiler compute fewer.) */
-
-static volatile float sink;
-
-#define PEAK_BODY(type, set, madd, lanes, first)                                                   \
-    type s0 = set(0.0f), s1 = set(0.1f), s2 = set(0.2f), s3 = set(0.3f), s4 = set(0.4f),           \
-         s5 = set(0.5f), s6 = set(0.6f), s7 = set(0.7f), s8 = set(0.8f), s9 = set(0.9f);           \
-    const type a = set(0.999f), b = set(0.001f);                                                   \
-    for (int64_t i = 0; i < loops; i++) {                                                          \
-        s0 = madd(s0, a, b), s1 = madd(s1, a, b), s2 = madd(s2, a, b), s3 = madd(s3, a, b);        \
-        s4 = madd(s4, a, b), s5 = madd(s5, a, b), s6 = madd(s6, a, b), s7 = madd(s7, a, b);        \
-        s8 = madd(s8, a, b), s9 = madd(s9, a, b);                                                  \
-    }                                                                                              \
-    sink = first(s0) + first(s1) + first(s2) + first(s3) + first(s4) + first(s5) + first(s6) +     \
-           first(s7) + first(s8) + first(s9);                                                      \
-    return (double)loops * 10 * 2 * (lanes)
-
-#define SCALAR_SET(x) (x)
-#define SCALAR_MADD(s, a, b) ((s) * (a) + (b))
-static double peak_scalar(int64_t loops)
-{
-    PEAK_BODY(float, SCALAR_SET, SCALAR_MADD, 1, SCALAR_SET);
-}
-
-#if SBIT__X86
-#define SSE_MADD(s, a, b) _mm_add_ps(_mm_mul_ps(s, a), b)
-SBIT__TARGET("sse2") static double peak_sse2(int64_t loops)
-{
-    PEAK_BODY(__m128, _mm_set1_ps, SSE_MADD, 4, _mm_cvtss_f32);
-}
-SBIT__TARGET("avx2,fma") static double peak_avx2(int64_t loops)
-{
-    PEAK_BODY(__m256, _mm256_set1_ps, _mm256_fmadd_ps, 8, _mm256_cvtss_f32);
-}
-SBIT__TARGET("avx512f") static double peak_avx512(int64_t loops)
-{
-    PEAK_BODY(__m512, _mm512_set1_ps, _mm512_fmadd_ps, 16, _mm512_cvtss_f32);
-}
-#endif
-
-static double peak(const sbit_kernels *kernels, int64_t loops)
-{
-#if SBIT__X86
-    if (kernels->isa >= SBIT_ISA_AVX512) {
-        return peak_avx512(loops);
-    }
-    if (kernels->isa == SBIT_ISA_AVX2) {
-        return peak_avx2(loops);
-    }
-    if (kernels->isa == SBIT_ISA_SSE2) {
-        return peak_sse2(loops);
-    }
-#endif
-    (void)kernels;
-    return peak_scalar(loops);
-}
 
 /* ---- cases */
 
@@ -315,9 +255,7 @@ int main(int argc, char **argv)
         }
     }
     for (int round = 0; round < ROUNDS; round++) {
-        const double begin = clock_ns(ctx);
-        const double flops = peak(sbit__kernels(ctx), 400000);
-        peaks[round] = flops / (clock_ns(ctx) - begin);
+        peaks[round] = 2e-9 * sbit_measure_peak(ctx, false);
         for (size_t i = 0; i < count; i++) {
             states[i].rates[round] = measure(&states[i]);
         }

@@ -2,7 +2,9 @@
 /* test_kernels.c: every kernel on every instruction set of this machine, at the sizes where vector
  * code goes wrong, against plain loops in double; the matrix and convolution drivers likewise.
  * Arrays end where an unreadable page begins, so that one element too many is a crash. */
+#include "../src/exec/exec_api.h"
 #include "../src/kernels/last_private.h"
+#include "../src/kernels/q8_private.h"
 #include "test.h"
 
 #include <sys/mman.h> /* mmap, mprotect */
@@ -1410,4 +1412,26 @@ TEST(conv_driver_with_channels_last_random)
 {
     channels_last = true;
     check_conv_random();
+}
+
+/* What a node's rate is compared with: the fastest of all sums in registers. */
+TEST(the_peak_is_of_every_instruction_set)
+{
+    for (int isa = 0; isa < SBIT_ISA_COUNT; isa++) {
+        const sbit__last_kernels *last = sbit__last_kernels_of((sbit_isa)isa);
+        const sbit__q8_kernels *q8 = sbit__q8_kernels_of((sbit_isa)isa);
+        float sum = 0.5f;
+        int32_t total = 1;
+        if (last == NULL || q8 == NULL || !sbit_isa_available((sbit_isa)isa)) {
+            continue;
+        }
+        CHECK(last->last_peak(3, &sum) % (3 * (int64_t)last->lanes) == 0 && sum > 0.0f);
+        CHECK(q8->q8_peak(3, &total) >= 12 && total > 0);
+    }
+    sbit_ctx_desc desc = test_ctx_desc();
+    sbit_ctx *ctx = NULL;
+    sbit_error error;
+    CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error);
+    CHECK(sbit_measure_peak(ctx, false) > 1e6 && sbit_measure_peak(ctx, true) > 1e6);
+    sbit_ctx_destroy(ctx);
 }

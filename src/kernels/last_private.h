@@ -76,7 +76,9 @@ typedef struct sbit__last_cell {
     X(void, last_zip, (int64_t n, const float *a, const float *b, float *y))                       \
     /* y[j][i] = x[i][j] */                                                                        \
     X(void, last_exchange,                                                                         \
-      (int64_t rows, int64_t columns, const float *x, int64_t x_step, float *y, int64_t y_step))
+      (int64_t rows, int64_t columns, const float *x, int64_t x_step, float *y, int64_t y_step))     \
+    /* as many multiply-adds as registers alone allow: how many; *sum keeps them from vanishing */ \
+    X(int64_t, last_peak, (int64_t loops, float *sum))
 
 /* The kernels of an instruction set. */
 typedef struct sbit__last_kernels {

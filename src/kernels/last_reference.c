@@ -174,3 +174,17 @@ SBIT__FN void sbit__last_winograd_store__ref(int m, const sbit__last_cell *cell,
         }
     }
 }
+
+SBIT__FN int64_t sbit__last_peak__ref(int64_t loops, float *sum)
+{
+    float s[4] = {0.0f, 1.0f, 2.0f, 3.0f};
+    const float b = sum[0];
+    for (int64_t i = 0; i < loops; i++) {
+        s[0] = s[0] * 0.999f + b;
+        s[1] = s[1] * 0.999f + b;
+        s[2] = s[2] * 0.999f + b;
+        s[3] = s[3] * 0.999f + b;
+    }
+    sum[0] = s[0] + s[1] + s[2] + s[3];
+    return loops * 4;
+}

@@ -85,7 +85,9 @@ typedef struct sbit__q8_pair {
     /* sums += (x - zero) * scale, row after row */                                                \
     X(void, q8_accumulate,                                                                         \
       (int64_t n, int64_t rows, int64_t stride, const uint8_t *x, int32_t zero, float scale,       \
-       float *sums))
+       float *sums))                                                                               \
+    /* as last_peak, of bytes */                                                                   \
+    X(int64_t, q8_peak, (int64_t loops, int32_t *sum))
 
 /* The kernels of an instruction set. */
 typedef struct sbit__q8_kernels {

@@ -134,3 +134,17 @@ SBIT__FN void sbit__q8_accumulate__ref(int64_t n, int64_t rows, int64_t stride, 
         }
     }
 }
+
+SBIT__FN int64_t sbit__q8_peak__ref(int64_t loops, int32_t *sum)
+{
+    uint32_t s[4] = {0, 1, 2, 3};
+    const uint32_t x = (uint32_t)sum[0] | 1;
+    for (int64_t i = 0; i < loops; i++) { /* not what a compiler sums up at once */
+        s[0] += s[1] * x;
+        s[1] += s[2] * x;
+        s[2] += s[3] * x;
+        s[3] += s[0] * x;
+    }
+    sum[0] = (int32_t)(s[0] >> 1);
+    return loops * 4;
+}

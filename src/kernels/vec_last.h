@@ -423,3 +423,28 @@ SBIT__V_TARGET static void SBIT__V(last_pool)(int64_t channels, int64_t count,
         SBIT__V(last_pooled)(1, channels - c, c, count, x, sum, scale, y);
     }
 }
+
+/* >>peak: enough sums that none waits for the one before it. Equal ones would be computed once. */
+SBIT__V_TARGET static int64_t SBIT__V(last_peak)(int64_t loops, float *sum)
+{
+    const SBIT__V(vf) a = SBIT__V(set_f32)(0.999f), b = SBIT__V(set_f32)(sum[0]);
+    SBIT__V(vf) s[10];
+    float part[SBIT__V(lanes)];
+    SBIT__UNROLL16 for (int j = 0; j < 10; j++)
+    {
+        s[j] = SBIT__V(set_f32)((float)j);
+    }
+    for (int64_t i = 0; i < loops; i++) {
+        SBIT__UNROLL16 for (int j = 0; j < 10; j++)
+        {
+            s[j] = SBIT__V(fma_f32)(s[j], a, b);
+        }
+    }
+    SBIT__UNROLL16 for (int j = 1; j < 10; j++)
+    {
+        s[0] = SBIT__V(add_f32)(s[0], s[j]);
+    }
+    SBIT__V(store_f32)(part, SBIT__V(lanes), s[0]);
+    sum[0] = part[0];
+    return loops * 10 * SBIT__V(lanes);
+}

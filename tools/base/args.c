@@ -135,7 +135,8 @@ static const cli_option cli_options[] = {
     {"--only", NULL, "PASS", CLI_MANY, CLI_AT(only), 0, 0, NULL, "run only the passes named"},
     {"--iters", NULL, "N", CLI_INT, CLI_AT(iters), 1, 1000000, NULL,
      "timed runs (default: as many as fit into 2 seconds, 10 to 1000)"},
-    {"--profile", NULL, NULL, CLI_FLAG, CLI_AT(profile), 0, 0, NULL, "time of every node"},
+    {"--profile", NULL, NULL, CLI_FLAG, CLI_AT(profile), 0, 0, NULL,
+     "time of every node, its rate and share of the processor's peak"},
     {"--isa", NULL, "X", CLI_TEXT, CLI_AT(isa), 0, 0, NULL,
      "instruction set: scalar, sse2, avx2, avx2vnni, avx512, avx512vnni, neon, wasm128\n"
      "(default: the best there is)"},

@@ -68,6 +68,7 @@ typedef struct cli_profile {
     sbit_node_profile *nodes;
     size_t count;
     double total;          /* nanoseconds per run */
+    double peak[2];        /* multiply-adds a nanosecond of all threads: floats, bytes */
     sbit_session *session; /* that `nodes` speak of */
 } cli_profile;
 
@@ -116,15 +117,32 @@ static int cli_profile_take(cli_inputs *inputs, const cli_args *args, const sbit
     for (size_t i = 0; i < out->count; i++) {
         out->total += cli_profile_ns(&out->nodes[i]);
     }
+    for (int integers = 0; integers < 2; integers++) {
+        out->peak[integers] = 1e-9 * sbit_measure_peak(inputs->model.ctx, integers != 0) *
+                              (double)sbit_ctx_threads(inputs->model.ctx);
+    }
     return code;
+}
+
+/* A node's multiply-adds as they stand in the graph (Winograd does fewer: its share can exceed 1),
+ * in `ns`; share of the peak of what it ran on. 0: no products. */
+static double cli_profile_rate(const cli_inputs *inputs, const cli_profile *profile,
+                               const sbit_node_profile *at, double *share)
+{
+    const double ns = cli_profile_ns(at), peak = profile->peak[at->on_integers ? 1 : 0];
+    const double rate =
+        ns > 0.0 ? (double)sbit_graph_node_macs(inputs->model.graph, at->node) / ns : 0.0;
+    *share = peak > 0.0 ? rate / peak : 0.0;
+    return 2.0 * rate;
 }
 
 static int cli_profile_table(const cli_inputs *inputs, const cli_profile *profile)
 {
     const sbit_graph *graph = inputs->model.graph;
-    static const char *const heads[] = {"node", "operator", "ms", "share", "MACs", "fused into"};
+    static const char *const heads[] = {"node", "operator", "ms",      "share",
+                                        "MACs", "GFLOP/s",  "of peak", "fused into"};
     cli_table table;
-    cli_table_begin(&table, "<<>>><");
+    cli_table_begin(&table, "<<>>>>><");
     for (size_t i = 0; i < CLI_COUNT_OF(heads); i++) {
         cli_table_cell(&table, "%s", heads[i]);
     }
@@ -146,10 +164,16 @@ static int cli_profile_table(const cli_inputs *inputs, const cli_profile *profil
         cli_table_cell(
             &table, "%s",
             cli_count_text((double)sbit_graph_node_macs(graph, at->node), text, sizeof text));
+        double share = 0.0;
+        const double rate = cli_profile_rate(inputs, profile, at, &share);
+        cli_table_cell(&table, rate > 0.0 ? "%.1f" : "", rate);
+        cli_table_cell(&table, rate > 0.0 ? "%.0f %%" : "", 100.0 * share);
         cli_table_cell(&table, "%s",
                        fused ? cli_node_name(graph, sbit_graph_node(graph, at->fused_into)) : "");
     }
     CLI_TRY(cli_table_print(&table, stdout));
+    printf("%-10s %.0f GFLOP/s of floats, %.0f GOP/s of 8-bit integers (registers alone)\n", "peak",
+           2.0 * profile->peak[0], 2.0 * profile->peak[1]);
     if (idle > 0) {
         printf("%lld nodes took no time: their results are constants\n", (long long)idle);
     }
@@ -173,6 +197,9 @@ static void cli_profile_json(sbit_json *json, const cli_inputs *inputs, const cl
         sbit_json_number(json, "ms", ns / 1e6);
         sbit_json_number(json, "share", profile->total > 0.0 ? ns / profile->total : 0.0);
         sbit_json_int(json, "macs", sbit_graph_node_macs(graph, at->node));
+        double of_peak = 0.0;
+        sbit_json_number(json, "gflops", cli_profile_rate(inputs, profile, at, &of_peak));
+        sbit_json_number(json, "of_peak", of_peak);
         sbit_json_text(json, "fused_into",
                        at->fused_into.idx != 0
                            ? cli_node_name(graph, sbit_graph_node(graph, at->fused_into))
