@@ -1,12 +1,21 @@
 /* accept_train.c: what training reaches on the shared CIFAR-10 networks, by the tool: quantization-
- * aware training, pruning with finetuning, both with distillation, each against the float network
- * and the float network that was finetuned with the same data (the control).
+ * aware training, pruning with finetuning, both with distillation, blocks without labels, networks
+ * from nothing. A run leaves its result in a folder (tests/build/accept-train) and a line in
+ * table.txt there: what is there is not run again, and what was interrupted goes on from its
+ * checkpoint. A point compares runs: quantized and pruned networks with the best of the original
+ * and the one finetuned by the same recipe, data and epochs (the control).
  *
  * LONG=1 asks for the issue's numbers. The short form (an eighth of the data, two epochs, one seed)
  * cannot reach them: it asks that training made of a model more than it was given, or, where the
  * masks come while training, for a limit that one run of it was seen to keep (`seen`).
- * Runs leave their result in tests/build/accept-train/: what is there is not run again, and what
- * was interrupted goes on from its checkpoint.
+ *
+ * Environment (see test.h, too: SPARSEBIT_CLI, SPARSEBIT_SHARED)
+ *   SBIT_ACCEPT_RUN      only the runs with this part in their name NET-RECIPE-SEED are run;
+ *                        points whose runs are not all there are left out
+ *   SBIT_ACCEPT_HOME     the folder
+ *   SBIT_ACCEPT_THREADS  of the tool (default: all processors)
+ *   SBIT_ACCEPT_SECONDS  no run goes on for longer: it leaves a checkpoint
+ *   SBIT_ACCEPT_EPOCHS, SBIT_ACCEPT_LIMIT  other epochs and training images, under names of their own
  *
  * The LSQ family has Sparsebit's placement, as in the papers: what layers read is quantized, not
  * what Add reads. A sum's operand has a sign; of its four integers at 2 bits one is positive.
@@ -15,21 +24,137 @@
 #include "test.h"
 
 #include <sys/stat.h> /* mkdir */
+#include <sys/wait.h> /* WEXITSTATUS */
+#include <time.h>     /* time */
+#include <unistd.h>   /* getpid */
 
-#define HOME SBIT_TEST_TMP "/../accept-train"
+#define ACCEPT_SGD "--lr 0.01 --decay 0.0001"
+#define ACCEPT_FROM_NOTHING "--lr 0.1 --decay 0.0005 --warmup 100"
+#define ACCEPT_PICTURES "--mean 0.4914,0.4822,0.4465 --std 0.247,0.2435,0.2616"
+#define ACCEPT_LSQ(W, A, BITS, MORE)                                                               \
+    "PLACEMENT: sparsebit\n"                                                                       \
+    "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: " W ", BIT: " BITS "}, " ACCEPT_8BIT    \
+    "}\n"                                                                                          \
+    "A: {QSCHEME: per-tensor-affine, OBSERVER: {TYPE: mse}, QUANTIZER: {TYPE: " A ", BIT: " BITS   \
+    MORE "}, " ACCEPT_8BIT "}\n"
+#define ACCEPT_8BIT                                                                                \
+    "SPECIFIC: [{\"stem.0\": [QUANTIZER.BIT, 8], \"fc\": [QUANTIZER.BIT, 8], \"f.0.0\": "          \
+    "[QUANTIZER.BIT, 8], \"cls*\": [QUANTIZER.BIT, 8]}]"
+#define ACCEPT_W4A8(STEPS)                                                                         \
+    "SCHEDULE: {FUSE_BN: true, ASYM: true}\nSTEPS: [" STEPS "]\n"                                  \
+    "STEP: {RECONSTRUCT: {FINETUNE: true, ITERATIONS: 1000}}\n"                                    \
+    "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 4}, OBSERVER: {TYPE: MSE}}\n"            \
+    "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n"
+#define ACCEPT_POWER(STEPS)                                                                        \
+    "SCHEDULE: {FUSE_BN: true, ASYM: true}\nSTEPS: [" STEPS "]\n"                                  \
+    "STEP: {RECONSTRUCT: {FINETUNE: true, ITERATIONS: 1000}}\n"                                    \
+    "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8, POWER_OF_TWO: true}, OBSERVER: "       \
+    "{TYPE: MSE}}\n"                                                                               \
+    "A: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8, POWER_OF_TWO: true}, OBSERVER: "       \
+    "{TYPE: MSE}}\n"
 
-static bool accept_long(void)
+/* A recipe for a network. */
+typedef struct accept_run {
+    const char *net, *name;
+    int epochs;           /* of the long form; 0: quantized on 512 images, no training */
+    const char *flags;    /* of the tool; %s: the model's path */
+    const char *quantize; /* -c */
+    const char *prune;    /* -s */
+} accept_run;
+
+static const accept_run accept_runs[] = {
+    {"resnet20", "control", 15, ACCEPT_SGD, NULL, NULL},
+    {"resnet20", "lsq", 15, ACCEPT_SGD, ACCEPT_LSQ("lsq", "lsq", "4", ""), NULL},
+    {"resnet20", "lsqplus", 15, ACCEPT_SGD, ACCEPT_LSQ("lsq+", "lsq+", "4", ""), NULL},
+    {"resnet20", "pact", 15, ACCEPT_SGD, ACCEPT_LSQ("lsq", "pact", "4", ""), NULL},
+    {"resnet20", "dorefa", 15, ACCEPT_SGD, ACCEPT_LSQ("dorefa", "lsq", "4", ""), NULL},
+    {"resnet20", "w2a2", 15, ACCEPT_SGD, ACCEPT_LSQ("lsq", "lsq", "2", ""), NULL},
+    {"resnet20", "agp", 15, ACCEPT_SGD, NULL,
+     "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, RATIO: 0.9, SCHEDULE: agp}\n"},
+    {"mobilenetv2", "control", 8, ACCEPT_SGD, NULL, NULL},
+    {"mobilenetv2", "lsq", 8, ACCEPT_SGD, ACCEPT_LSQ("lsq", "lsq", "4", ""), NULL},
+    {"resnet18w32", "control", 10, ACCEPT_SGD, NULL, NULL},
+    {"resnet18w32", "macs", 10, ACCEPT_SGD " --macs 0.5x", NULL,
+     "SPARSER: {TYPE: structured, STRATEGY: l1norm}\n"},
+    {"resnet18w32", "both", 10, ACCEPT_SGD " --macs 0.5x --teacher '%s'",
+     "PLACEMENT: generic\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: lsq, BIT: 8}}\n"
+     "A: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: lsq, BIT: 8}}\n",
+     "SPARSER: {TYPE: structured, STRATEGY: l1norm}\n"},
+    {"vggsmall", "control", 10, ACCEPT_SGD, NULL, NULL},
+    {"vggsmall", "params", 10, ACCEPT_SGD, NULL,
+     "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.46}\n"},
+    {"vit_tiny", "control", 5, "--optimizer adamw --lr 0.0003 --decay 0.05", NULL, NULL},
+    {"vit_tiny", "2of4", 5, "--optimizer adamw --lr 0.0003 --decay 0.05", NULL,
+     "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, N_OF_M: \"2:4\"}\n"},
+    {"mobilenetv2", "w4a8", 0, "", ACCEPT_W4A8("gptq, bias_correction"), NULL},
+    {"mobilenetv2", "w4a8-blocks", 0, "", ACCEPT_W4A8("gptq, reconstruct"), NULL},
+    {"mobilenetv2", "power", 0, "", ACCEPT_POWER("cross_layer, bias_correction"), NULL},
+    {"mobilenetv2", "power-blocks", 0, "", ACCEPT_POWER("cross_layer, reconstruct"), NULL},
+    {"residual", "scratch", 15, ACCEPT_FROM_NOTHING, NULL, NULL},
+    {"separable", "scratch", 15, ACCEPT_FROM_NOTHING, NULL, NULL},
+};
+
+/* What is asked of runs. */
+typedef struct accept_point {
+    const char *point, *net, *name;
+    const char *against; /* a run; NULL: nothing, the number is reported */
+    bool half;           /* points are counted from half way between `against` and the float model;
+                            else: from the better of `against` and the original */
+    double limit;        /* points that may be lost */
+    double seen;         /* the same in the short form; 0: better than before training */
+} accept_point;
+
+static const accept_point accept_points[] = {
+    {"train.qat-lsq", "resnet20", "lsq", "control", false, 1.0, 0.0},
+    {"train.qat-lsq+", "resnet20", "lsqplus", "control", false, 2.0, 0.0},
+    {"train.qat-pact", "resnet20", "pact", "control", false, 2.0, 0.0},
+    {"train.qat-dorefa", "resnet20", "dorefa", "control", false, 2.0, 0.0},
+    {"train.qat-w2a2", "resnet20", "w2a2", NULL, false, 0.0, 0.0},
+    {"train.qat-mobilenetv2", "mobilenetv2", "lsq", "control", false, 2.5, 0.0},
+    {"train.agp-90", "resnet20", "agp", "control", false, 1.5, 30.0},
+    {"train.prune-macs-50", "resnet18w32", "macs", "control", false, 0.3, 0.0},
+    {"train.prune-params-70", "vggsmall", "params", "control", false, 0.5, 0.0},
+    {"train.two-of-four", "vit_tiny", "2of4", "control", false, 0.5, 6.0},
+    {"train.prune-and-qat", "resnet18w32", "both", "control", false, 0.7, 0.0},
+    {"train.blocks-w4a8", "mobilenetv2", "w4a8-blocks", "w4a8", true, 0.0, 0.5},
+    {"train.blocks-power-of-two", "mobilenetv2", "power-blocks", "power", true, 0.0, 0.5},
+    {"train.scratch-residual", "residual", "scratch", NULL, false, 0.0, 0.0},
+    {"train.scratch-separable", "separable", "scratch", NULL, false, 0.0, 0.0},
+};
+
+typedef struct accept_result {
+    double top1, before; /* in percent */
+} accept_result;
+
+static struct {
+    bool is_long;
+    const char *only;   /* a part of a run's name; NULL: all */
+    const char *folder; /* SBIT_ACCEPT_HOME */
+    long seconds;       /* 0: any time */
+    long epochs, limit; /* 0: the form's */
+    time_t begin;
+} accept_set;
+
+static long accept_env(const char *name)
 {
-    const char *text = getenv("LONG");
-    return text != NULL && text[0] == '1';
+    const char *text = getenv(name);
+    return text != NULL ? atol(text) : 0;
 }
 
-static bool accept_put(const char *path, const char *text)
+static void accept_settings(void)
 {
-    FILE *file = fopen(path, "w");
-    const bool ok = file != NULL && fputs(text, file) >= 0;
-    return file != NULL && fclose(file) == 0 && ok;
+    const char *text = getenv("LONG"), *folder = getenv("SBIT_ACCEPT_HOME");
+    accept_set.is_long = text != NULL && text[0] == '1';
+    accept_set.only = getenv("SBIT_ACCEPT_RUN");
+    accept_set.folder = folder != NULL ? folder : SBIT_TEST_TMP "/../accept-train";
+    accept_set.seconds = accept_env("SBIT_ACCEPT_SECONDS");
+    accept_set.epochs = accept_env("SBIT_ACCEPT_EPOCHS");
+    accept_set.limit = accept_env("SBIT_ACCEPT_LIMIT");
+    accept_set.begin = time(NULL);
+    mkdir(accept_set.folder, 0777);
 }
+
+/* ---- files; others may be making the same at the same time */
 
 static bool accept_exists(const char *path)
 {
@@ -37,20 +162,33 @@ static bool accept_exists(const char *path)
     return stat(path, &info) == 0 && info.st_size > 0;
 }
 
+static bool accept_put(const char *path, const char *text)
+{
+    char part[800];
+    snprintf(part, sizeof part, "%s.%d", path, (int)getpid());
+    FILE *file = fopen(part, "w");
+    const bool ok = file != NULL && fputs(text, file) >= 0;
+    return file != NULL && fclose(file) == 0 && ok && rename(part, path) == 0;
+}
+
 /* The first 2,000 test images for the short form, all of them for the long one. */
 static bool accept_test_set(char *path, size_t size)
 {
     static char buffer[3073 * 100];
-    char whole[512];
+    char whole[512], part[800];
     if (!test_shared("data/cifar10/test-10k.bin", whole, sizeof whole)) {
         return false;
     }
     snprintf(path, size, "%s", whole);
-    if (accept_long()) {
+    if (accept_set.is_long) {
         return true;
     }
-    snprintf(path, size, "%s/test.bin", HOME);
-    FILE *from = fopen(whole, "rb"), *to = fopen(path, "wb");
+    snprintf(path, size, "%s/test.bin", accept_set.folder);
+    if (accept_exists(path)) {
+        return true;
+    }
+    snprintf(part, sizeof part, "%s.%d", path, (int)getpid());
+    FILE *from = fopen(whole, "rb"), *to = fopen(part, "wb");
     bool ok = from != NULL && to != NULL;
     for (int i = 0; ok && i < 20; i++) {
         ok =
@@ -59,154 +197,275 @@ static bool accept_test_set(char *path, size_t size)
     if (from != NULL) {
         fclose(from);
     }
-    return to != NULL && fclose(to) == 0 && ok;
+    return to != NULL && fclose(to) == 0 && ok && rename(part, path) == 0;
 }
 
-/* A number of the tool's JSON, such as "top1"; -1: it is not there. */
-static double accept_number(const char *path, const char *key)
+/* A number of the tool's JSON, such as "top1", behind the key `part`; -1: it is not there. */
+static double accept_number(const char *path, const char *part, const char *key)
 {
-    char text[4096] = "", quoted[64];
+    char text[8192] = "", quoted[64];
     FILE *file = fopen(path, "r");
     if (file != NULL) {
         text[fread(text, 1, sizeof text - 1, file)] = '\0';
         fclose(file);
     }
-    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
+    snprintf(quoted, sizeof quoted, "\"%s\": ", part);
     const char *at = strstr(text, quoted);
+    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
+    at = at != NULL ? strstr(at, quoted) : NULL;
     return at != NULL ? atof(at + strlen(quoted)) : -1.0;
 }
 
-/* Trains `net` with more arguments: the best top-1 and the original's, in percent; false: failed.
- */
-static bool accept_train(const char *name, const char *net, int epochs, int seed, const char *more,
-                         double *top1, double *before)
+/* ---- networks from nothing */
+
+static sbit_value_id accept_conv(sbit_builder *b, const char *name, sbit_value_id x,
+                                 int64_t channels, int64_t kernel, int64_t stride, int64_t groups,
+                                 const char *act)
 {
-    char model[512], data[512], test[600], result[720], out[700], resume[800] = "", command[9000];
+    const sbit_value_id none = {0};
+    sbit_conv_desc desc;
+    char norm[64];
+    memset(&desc, 0, sizeof desc);
+    desc.channels = channels;
+    desc.kernel = kernel;
+    desc.stride = stride;
+    desc.groups = groups;
+    snprintf(norm, sizeof norm, "%s.norm", name);
+    x = sbit_builder_batch_norm(b, norm, sbit_builder_conv(b, name, x, &desc));
+    return act != NULL ? sbit_builder_op(b, act, x, none) : x;
+}
+
+/* "residual": 3 stages of one block each; "separable": the quickstart's kind, depthwise and 1x1. */
+static bool accept_network(const char *net, int seed, const char *path)
+{
+    const int64_t dims[3] = {3, 32, 32};
+    const sbit_value_id none = {0};
+    const bool residual = strcmp(net, "residual") == 0;
+    sbit_ctx *ctx = NULL;
+    sbit_graph *graph = NULL;
+    sbit_error error;
+    char name[32], part[800];
+    memset(&error, 0, sizeof error);
+    snprintf(part, sizeof part, "%s.%d", path, (int)getpid());
+    if (sbit_ctx_create(NULL, &ctx, &error) != SBIT_OK ||
+        sbit_graph_create(ctx, 17, &graph, &error) != SBIT_OK) {
+        sbit_ctx_destroy(ctx);
+        return false;
+    }
+    sbit_builder b = sbit_builder_init(graph, (uint64_t)seed, &error);
+    sbit_value_id x = sbit_builder_input(&b, "input", 3, dims);
+    x = accept_conv(&b, "stem", x, 16, 3, 1, 1, "Relu");
+    for (int stage = 0; stage < 3; stage++) {
+        const int64_t width = 16 << stage, stride = residual && stage == 0 ? 1 : 2;
+        sbit_value_id y = x, side = x;
+        snprintf(name, sizeof name, "s%d.a", stage);
+        y = residual ? accept_conv(&b, name, y, width, 3, stride, 1, "Relu")
+                     : accept_conv(&b, name, y, width, 3, stride, width, "Relu");
+        snprintf(name, sizeof name, "s%d.b", stage);
+        y = residual ? accept_conv(&b, name, y, width, 3, 1, 1, NULL)
+                     : accept_conv(&b, name, y, 2 * width, 1, 1, 1, "Relu");
+        snprintf(name, sizeof name, "s%d.side", stage);
+        side = residual && stage > 0 ? accept_conv(&b, name, x, width, 1, stride, 1, NULL) : x;
+        x = residual ? sbit_builder_op(&b, "Relu", sbit_builder_op(&b, "Add", y, side), none) : y;
+    }
+    x = sbit_builder_op(&b, "Flatten", sbit_builder_pool(&b, "GlobalAveragePool", x, 0), none);
+    const bool ok =
+        sbit_builder_output(&b, "logits", sbit_builder_linear(&b, "fc", x, 10)) == SBIT_OK &&
+        sbit_graph_save(graph, part, NULL, &error) == SBIT_OK && rename(part, path) == 0;
+    if (!ok) {
+        printf("%s: %s\n", net, error.message);
+    }
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+    return ok;
+}
+
+static bool accept_model(const accept_run *run, int seed, char *path, size_t size)
+{
     char relative[64];
-    snprintf(relative, sizeof relative, "models/cifar10/%s.onnx", net);
-    if (!test_shared(relative, model, sizeof model) ||
+    if (strcmp(run->name, "scratch") == 0) {
+        snprintf(path, size, "%s/%s-%d.untrained.onnx", accept_set.folder, run->net, seed);
+        return accept_exists(path) || accept_network(run->net, seed, path);
+    }
+    snprintf(relative, sizeof relative, "models/cifar10/%s.onnx", run->net);
+    return test_shared(relative, path, size);
+}
+
+/* ---- running */
+
+static void accept_name(const char *net, const char *name, int seed, char *text, size_t size)
+{
+    const int at = snprintf(text, size, "%s-%s-%d%s", net, name, seed,
+                            accept_set.is_long ? "-long" : "");
+    if (accept_set.epochs > 0 || accept_set.limit > 0) {
+        snprintf(text + at, size - (size_t)at, "-%ldx%ld", accept_set.epochs, accept_set.limit);
+    }
+}
+
+/* Writes -c or -s beside the result and adds the flag. */
+static bool accept_config(const char *flag, const char *out, const char *text, char *flags,
+                          size_t size)
+{
+    char path[760];
+    const size_t at = strlen(flags);
+    if (text == NULL) {
+        return true;
+    }
+    snprintf(path, sizeof path, "%s.%s.yaml", out, flag);
+    snprintf(flags + at, size - at, " -%s '%s'", flag, path);
+    return accept_put(path, text);
+}
+
+/* The tool's command line, up to where its output goes. */
+static bool accept_command(const accept_run *run, int seed, const char *out, char *text,
+                           size_t size)
+{
+    char model[512], data[512], test[600], flags[3000], more[400] = "";
+    const long epochs = accept_set.epochs > 0 ? accept_set.epochs
+                                              : accept_set.is_long ? run->epochs : 2;
+    const long limit = accept_set.limit > 0 ? accept_set.limit : accept_set.is_long ? 0 : 2500;
+    const long threads = accept_env("SBIT_ACCEPT_THREADS");
+    if (!accept_model(run, seed, model, sizeof model) ||
         !test_shared("data/cifar10/train-20k.bin", data, sizeof data) ||
         !accept_test_set(test, sizeof test)) {
         return false;
     }
-    snprintf(out, sizeof out, "%s/%s-%s-%d%s.onnx", HOME, net, name, seed,
-             accept_long() ? "-long" : "");
-    snprintf(result, sizeof result, "%s.json", out);
-    snprintf(resume, sizeof resume, "%s.checkpoint", out);
-    const bool goes_on = !accept_exists(result) && accept_exists(resume);
-    if (!accept_exists(result)) {
-        snprintf(command, sizeof command,
-                 "'%s' train '%s' --data 'cifar10:%s' --val 'cifar10:%s' --epochs %d --batch 64 "
-                 "--seed %d --flip --shift 4 --mean 0.4914,0.4822,0.4465 --std "
-                 "0.247,0.2435,0.2616 %s %s --json -o '%s' %s%s%s >'%s.part' && mv '%s.part' '%s'",
-                 test_tool(), model, data, test, epochs, seed, more,
-                 accept_long() ? "" : "--limit 2500", out, goes_on ? "--resume '" : "",
-                 goes_on ? resume : "", goes_on ? "'" : "", result, result, result);
-        if (!CHECK_EQ_I64(system(command), 0)) {
-            return false;
-        }
+    snprintf(flags, sizeof flags, run->flags, model);
+    if (!accept_config("c", out, run->quantize, flags, sizeof flags) ||
+        !accept_config("s", out, run->prune, flags, sizeof flags)) {
+        return false;
     }
-    *top1 = 100.0 * accept_number(result, "top1");
-    *before = 100.0 * accept_number(result, "before");
-    return CHECK(*top1 > 0.0);
+    if (threads > 0) {
+        snprintf(more, sizeof more, " --threads %ld", threads);
+    }
+    if (limit > 0 && run->epochs > 0) {
+        snprintf(more + strlen(more), sizeof more - strlen(more), " --limit %ld", limit);
+    }
+    if (run->epochs == 0) {
+        snprintf(text, size,
+                 "'%s' quantize '%s' --data 'cifar10:%s' --eval 'cifar10:%s' --calib 512 "
+                 ACCEPT_PICTURES " %s%s --json -o '%s'",
+                 test_tool(), model, data, test, flags, more, out);
+        return true;
+    }
+    snprintf(text, size,
+             "'%s' train '%s' --data 'cifar10:%s' --val 'cifar10:%s' --epochs %ld --batch 64 "
+             "--seed %d --flip --shift 4 " ACCEPT_PICTURES " --calib 256 %s%s --json -o '%s' "
+             "--log '%s.csv'",
+             test_tool(), model, data, test, epochs, seed, flags, more, out, out);
+    snprintf(more, sizeof more, "%.380s.checkpoint", out);
+    if (accept_exists(more)) {
+        snprintf(text + strlen(text), size - strlen(text), " --resume '%s'", more);
+    }
+    return true;
 }
 
-typedef struct accept_case {
-    const char *point, *net, *name;
-    int epochs;         /* of the long form */
-    double limit;       /* points below the control */
-    double seen;        /* the same in the short form; 0: fewer than before training */
-    const char *recipe; /* of the control, too */
-    const char *more;   /* arguments; %s: the folder of configurations, up to twice */
-} accept_case;
-
-#define ACCEPT_SGD "--lr 0.01 --decay 0.0001"
-
-static const accept_case accept_cases[] = {
-    {"train.qat-lsq", "resnet20", "lsq", 15, 1.0, 0.0, ACCEPT_SGD, "-c %1$s/lsq.yaml"},
-    {"train.qat-lsq+", "resnet20", "lsqplus", 15, 2.0, 0.0, ACCEPT_SGD, "-c %1$s/lsqplus.yaml"},
-    {"train.qat-pact", "resnet20", "pact", 15, 2.0, 0.0, ACCEPT_SGD, "-c %1$s/pact.yaml"},
-    {"train.qat-dorefa", "resnet20", "dorefa", 15, 2.0, 0.0, ACCEPT_SGD, "-c %1$s/dorefa.yaml"},
-    {"train.qat-mobilenetv2", "mobilenetv2", "lsq", 8, 2.5, 0.0, ACCEPT_SGD, "-c %1$s/lsq.yaml"},
-    {"train.agp-90", "resnet20", "agp", 15, 1.5, 30.0, ACCEPT_SGD, "-s %1$s/agp.yaml"},
-    {"train.prune-macs-50", "resnet18w32", "macs", 10, 0.3, 0.0, ACCEPT_SGD,
-     "-s %1$s/l1.yaml --macs 0.5x"},
-    {"train.prune-params-70", "vggsmall", "params", 10, 0.5, 0.0, ACCEPT_SGD,
-     "-s %1$s/l1-45.yaml"},
-    {"train.two-of-four", "vit_tiny", "2of4", 5, 0.5, 6.0,
-     "--optimizer adamw --lr 0.0003 --decay 0.05", "-s %1$s/2of4.yaml"},
-    {"train.prune-and-qat", "resnet18w32", "both", 10, 0.7, 0.0, ACCEPT_SGD,
-     "-s %1$s/l1.yaml --macs 0.5x -c %1$s/int8.yaml --teacher %2$s"},
-};
-
-static bool accept_configs(void)
+/* Top-1 in percent of what a run left in `json`; false: it is not there. */
+static bool accept_read(const char *json, accept_result *out)
 {
-    static const char *const files[][3] = {{"lsq.yaml", "lsq", "lsq"},
-                                           {"lsqplus.yaml", "lsq+", "lsq+"},
-                                           {"pact.yaml", "lsq", "pact"},
-                                           {"dorefa.yaml", "dorefa", "lsq"}};
-    static const char first_last[] =
-        "SPECIFIC: [{\"stem.0\": [QUANTIZER.BIT, 8], \"fc\": [QUANTIZER.BIT, 8], \"f.0.0\": "
-        "[QUANTIZER.BIT, 8], \"cls*\": [QUANTIZER.BIT, 8]}]";
-    char path[700], text[2000];
-    bool ok = true;
-    mkdir(HOME, 0777);
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        snprintf(path, sizeof path, "%s/%s", HOME, files[i][0]);
-        snprintf(text, sizeof text,
-                 "PLACEMENT: sparsebit\nW:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER: {TYPE: "
-                 "%s, BIT: 4}\n  %s\nA:\n  QSCHEME: per-tensor-affine\n  OBSERVER: {TYPE: mse}\n"
-                 "  QUANTIZER: {TYPE: %s, BIT: 4}\n  %s\n",
-                 files[i][1], first_last, files[i][2], first_last);
-        ok = accept_put(path, text) && ok;
+    const bool trained = accept_number(json, "epochs", "epochs") >= 0.0;
+    out->top1 = 100.0 * accept_number(json, trained ? "epochs" : "after", "top1");
+    out->before = 100.0 * accept_number(json, "before", trained ? "before" : "top1");
+    return out->top1 > 0.0;
+}
+
+/* One line of the table, in one write. */
+static void accept_note(const char *name, const char *json, const accept_result *r)
+{
+    char path[700], line[300];
+    snprintf(path, sizeof path, "%s/table.txt", accept_set.folder);
+    FILE *file = fopen(path, "a");
+    snprintf(line, sizeof line,
+             "%-32s top1 %6.2f  before %6.2f  best epoch %2.0f  loss %.4f  last run %.0f s\n", name,
+             r->top1, r->before, accept_number(json, "epochs", "best_epoch"),
+             accept_number(json, "epochs", "loss"), accept_number(json, "model", "seconds"));
+    fputs(line, stdout);
+    if (file != NULL) {
+        fputs(line, file);
+        fclose(file);
     }
-    static const char *const others[][2] = {
-        {HOME "/agp.yaml",
-         "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, RATIO: 0.9, SCHEDULE: agp}\n"},
-        {HOME "/l1.yaml", "SPARSER: {TYPE: structured, STRATEGY: l1norm}\n"},
-        {HOME "/l1-45.yaml", "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.46}\n"},
-        {HOME "/2of4.yaml", "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, N_OF_M: \"2:4\"}\n"},
-        {HOME "/int8.yaml",
-         "PLACEMENT: generic\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: lsq, BIT: "
-         "8}}\nA: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: lsq, BIT: 8}}\n"}};
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        ok = accept_put(others[i][0], others[i][1]) && ok;
+}
+
+/* Runs it if it is wanted and not done; false: its result is not there. */
+static bool accept_result_of(const accept_run *run, int seed, accept_result *out)
+{
+    char name[128], path[512], json[600], text[9000], command[11000];
+    accept_name(run->net, run->name, seed, name, sizeof name);
+    snprintf(path, sizeof path, "%.300s/%s.onnx", accept_set.folder, name);
+    snprintf(json, sizeof json, "%s.json", path);
+    if (accept_read(json, out)) {
+        return true;
     }
-    return ok;
+    if (accept_set.only != NULL && strstr(name, accept_set.only) == NULL) {
+        return false;
+    }
+    const long left =
+        accept_set.seconds > 0 ? accept_set.seconds - (long)(time(NULL) - accept_set.begin) : 0;
+    if ((accept_set.seconds > 0 && left < 1) ||
+        !CHECK(accept_command(run, seed, path, text, sizeof text))) {
+        return false;
+    }
+    snprintf(command, sizeof command, "%s%.0ld %s >'%s.part' && mv '%s.part' '%s'",
+             left > 0 ? "timeout -s INT " : "", left, text, json, json, json);
+    const int status = system(command);
+    if (left > 0 && WEXITSTATUS(status) == 124) {
+        printf("%s: not finished, run it again\n", name);
+        return false;
+    }
+    if (CHECK_EQ_I64(status, 0) && CHECK(accept_read(json, out))) {
+        accept_note(name, json, out);
+        return true;
+    }
+    return false;
+}
+
+static const accept_run *accept_find(const char *net, const char *name)
+{
+    for (size_t i = 0; name != NULL && i < sizeof accept_runs / sizeof accept_runs[0]; i++) {
+        if (strcmp(accept_runs[i].net, net) == 0 && strcmp(accept_runs[i].name, name) == 0) {
+            return &accept_runs[i];
+        }
+    }
+    return NULL;
+}
+
+static void accept_judge(const accept_point *p)
+{
+    const accept_run *run = accept_find(p->net, p->name);
+    const accept_run *against = accept_find(p->net, p->against);
+    const int seeds = accept_set.is_long && run->epochs > 0 ? p->against == NULL ? 3 : 2 : 1;
+    double worst = 0.0, limit = p->limit;
+    for (int seed = 1; seed <= seeds; seed++) {
+        accept_result own, other = {0.0, 0.0};
+        const bool have = against == NULL || accept_result_of(against, seed, &other);
+        if (!accept_result_of(run, seed, &own) || !have) {
+            return;
+        }
+        const double best = against == NULL ? 100.0
+                            : p->half       ? (other.top1 + other.before) / 2.0
+                                            : fmax(other.top1, other.before);
+        const double lost = best - own.top1;
+        worst = seed == 1 || lost > worst ? lost : worst;
+        printf("%s %s seed %d: this %.2f, %.2f before, %s %.2f\n", p->point, p->net, seed,
+               own.top1, own.before, against != NULL ? against->name : "at most", best);
+        if (!accept_set.is_long || against == NULL) {
+            limit = p->seen > 0.0 ? p->seen : best - own.before;
+        }
+    }
+    test_accept(p->point, worst, limit, worst <= limit,
+                p->half              ? "points below half way to the float model"
+                : against != NULL ? "points below the control"
+                                  : "points below 100");
 }
 
 TEST(training_reaches_its_numbers)
 {
-    const int seeds = accept_long() ? 2 : 1;
-    const char *only = getenv("SBIT_ACCEPT_ONLY"); /* a part of a point's name */
     char data[512];
     if (!test_shared("data/cifar10/train-20k.bin", data, sizeof data)) {
         SBIT_TEST_SKIP("the shared networks and images are missing");
     }
-    CHECK(accept_configs());
-    for (size_t i = 0; i < sizeof accept_cases / sizeof accept_cases[0]; i++) {
-        const accept_case *c = &accept_cases[i];
-        const int epochs = accept_long() ? c->epochs : 2;
-        char format[500], more[2000], relative[64], model[512];
-        double worst = 0.0, limit = 0.0;
-        bool ok = true;
-        if (only != NULL && strstr(c->point, only) == NULL) {
-            continue;
-        }
-        snprintf(relative, sizeof relative, "models/cifar10/%s.onnx", c->net);
-        ok = test_shared(relative, model, sizeof model);
-        snprintf(format, sizeof format, "%s --calib 256 %s", c->recipe, c->more);
-        snprintf(more, sizeof more, format, HOME, model);
-        for (int seed = 1; ok && seed <= seeds; seed++) {
-            double control = 0, top1 = 0, original = 0, before = 0;
-            ok = accept_train("control", c->net, epochs, seed, c->recipe, &control, &original) &&
-                 accept_train(c->name, c->net, epochs, seed, more, &top1, &before);
-            const double best = control > original ? control : original, lost = best - top1;
-            printf("%s %s seed %d: original %.2f control %.2f this %.2f, %.2f before training\n",
-                   c->point, c->net, seed, original, control, top1, before);
-            worst = seed == 1 || lost > worst ? lost : worst;
-            limit = accept_long() ? c->limit : c->seen > 0.0 ? c->seen : best - before;
-        }
-        test_accept(c->point, worst, limit, ok && worst <= limit, "points below the control");
+    accept_settings();
+    for (size_t i = 0; i < sizeof accept_points / sizeof accept_points[0]; i++) {
+        accept_judge(&accept_points[i]);
     }
 }
