@@ -276,42 +276,39 @@ SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, in
     }
 }
 
-/* >>peak: three pixels by four vectors of weights; the pixels change, or exact sets of instructions
- * would have their products before the loop. */
+/* >>peak: five pixels by two vectors of weights, which any set has registers for. The pixels are
+ * loaded, or exact sets would have their products before the loop; within lines of the cache. */
 SBIT__V_TARGET static int64_t SBIT__V(q8_peak)(int64_t loops, int32_t *sum)
 {
     const int64_t all = 4 * SBIT__V(lanes);
-    uint8_t bytes[6 * 4 * SBIT__V(lanes)];
+    uint8_t space[7 * 4 * SBIT__V(lanes)];
+    uint8_t *bytes = space + (size_t)(-(intptr_t)space & (intptr_t)(all - 1));
     int32_t part[SBIT__V(lanes)];
-    SBIT__V(vi) s[12];
-    SBIT__V(s4) w[4];
+    SBIT__V(vi) s[10];
+    SBIT__V(s4) w[2];
     for (int j = 0; j < 6; j++) {
         memset(bytes + j * all, (sum[0] + j) & 7, (size_t)all);
     }
-    SBIT__UNROLL16 for (int j = 0; j < 4; j++)
-    {
-        w[j] = SBIT__V(s4_of)(SBIT__V(load_bytes)(bytes + j * all, all));
-    }
-    SBIT__UNROLL16 for (int j = 0; j < 12; j++)
+    w[0] = SBIT__V(s4_of)(SBIT__V(load_bytes)(bytes, all));
+    w[1] = SBIT__V(s4_of)(SBIT__V(load_bytes)(bytes + all, all));
+    SBIT__UNROLL16 for (int j = 0; j < 10; j++)
     {
         s[j] = SBIT__V(set_i32)(j);
     }
     for (int64_t i = 0; i < loops; i++) {
-        const uint8_t *x = bytes + (i & 1) * 3 * all;
-        SBIT__UNROLL for (int p = 0; p < 3; p++)
+        const uint8_t *x = bytes + (i & 1) * all;
+        SBIT__UNROLL16 for (int p = 0; p < 10; p++)
         {
-            const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(load_bytes)(x + p * all, all));
-            SBIT__UNROLL for (int j = 0; j < 4; j++)
-            {
-                s[p * 4 + j] = SBIT__V(dot4)(s[p * 4 + j], u, w[j]);
-            }
+            const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(load_bytes)(x + p % 5 * all, all));
+            s[p % 5 * 2] = SBIT__V(dot4)(s[p % 5 * 2], u, w[0]);
+            s[p % 5 * 2 + 1] = SBIT__V(dot4)(s[p % 5 * 2 + 1], u, w[1]);
         }
     }
-    SBIT__UNROLL16 for (int j = 1; j < 12; j++)
+    SBIT__UNROLL16 for (int j = 1; j < 10; j++)
     {
         s[0] = SBIT__V(add_i32)(s[0], s[j]);
     }
     SBIT__V(store_i32)(part, SBIT__V(lanes), s[0]);
     sum[0] = part[0];
-    return loops * 12 * all;
+    return loops * 20 * all;
 }

@@ -269,4 +269,5 @@ def main():
     c.finish("peers")
 
 
-main()
+if __name__ == "__main__":
+    main()

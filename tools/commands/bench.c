@@ -2,6 +2,7 @@
  */
 #include "commands/commands.h"
 #include "base/json.h"
+#include "base/system.h"
 #include "base/table.h"
 #include "model/inputs.h"
 #include "report/explain.h"
@@ -14,6 +15,7 @@ typedef struct cli_bench_result {
     double *times; /* seconds, sorted */
     int64_t count;
     double median, mean;
+    double load, plan, first; /* the file with its passes, program and session, the first run */
     int64_t macs;
     size_t memory_bytes; /* activations, and values whose shape depends on data */
     size_t session_bytes, packed_bytes;
@@ -41,6 +43,7 @@ static int cli_bench_measure(const cli_args *args, cli_inputs *inputs, sbit_sess
     }
     for (int i = 0; i < 3; i++) { /* caches, page faults, clock rate */
         CLI_TRY(cli_inputs_run(inputs, session, &seconds));
+        out->first = i == 0 ? seconds : out->first;
         total += seconds;
         if (total > 1.0) {
             break;
@@ -223,6 +226,9 @@ static int cli_bench_json(const cli_args *args, const cli_inputs *inputs, const 
     sbit_json_number(&json.to, "median_ms", 1000.0 * r->median);
     sbit_json_number(&json.to, "min_ms", 1000.0 * r->times[0]);
     sbit_json_number(&json.to, "mean_ms", 1000.0 * r->mean);
+    sbit_json_number(&json.to, "load_ms", 1000.0 * r->load);
+    sbit_json_number(&json.to, "plan_ms", 1000.0 * r->plan);
+    sbit_json_number(&json.to, "first_ms", 1000.0 * r->first);
     sbit_json_int(&json.to, "macs", r->macs);
     sbit_json_number(&json.to, "gflops", 2e-9 * (double)r->macs / r->median);
     sbit_json_int(&json.to, "memory_bytes", (int64_t)r->memory_bytes);
@@ -250,6 +256,8 @@ static int cli_bench_show(const cli_args *args, const cli_inputs *inputs, const 
     }
     printf("%-10s %.3f ms median, %.3f ms min, %.3f ms mean of %lld runs\n", "time",
            1000.0 * r->median, 1000.0 * r->times[0], 1000.0 * r->mean, (long long)r->count);
+    printf("%-10s %.1f ms to load%s, %.1f ms to plan and pack, %.3f ms the first run\n", "before",
+           1000.0 * r->load, args->as_is ? "" : " and simplify", 1000.0 * r->plan, 1000.0 * r->first);
     printf("%-10s %s MACs, %.1f GFLOP/s\n", "work",
            cli_count_text((double)r->macs, macs, sizeof macs), 2e-9 * (double)r->macs / r->median);
     printf("%-10s %s, %d thread%s\n", "machine", sbit_isa_name(sbit_ctx_isa(inputs->model.ctx)),
@@ -263,22 +271,24 @@ static int cli_bench_show(const cli_args *args, const cli_inputs *inputs, const 
     return CLI_OK;
 }
 
-static int cli_bench_program(const cli_args *args, cli_inputs *inputs, const sbit_program *program)
+/* `result` has `load` and the time when planning began. */
+static int cli_bench_program(const cli_args *args, cli_inputs *inputs, const sbit_program *program,
+                             cli_bench_result result)
 {
     sbit_session *session = NULL;
     sbit_session_memory memory;
     sbit_graph_cost cost;
-    cli_bench_result result;
     cli_profile profile;
     sbit_error error;
-    memset(&result, 0, sizeof result);
     memset(&profile, 0, sizeof profile);
     memset(&error, 0, sizeof error);
-    if (sbit_graph_cost_of(inputs->model.graph, &cost, &error) != SBIT_OK) {
-        return cli_fail_library(&error, "'%s'", inputs->model.path);
-    }
     if (sbit_session_create_for(program, NULL, &session, &error) != SBIT_OK) {
         return cli_fail_library(&error, "'%s' cannot run", inputs->model.path);
+    }
+    result.plan = cli_seconds() - result.plan;
+    if (sbit_graph_cost_of(inputs->model.graph, &cost, &error) != SBIT_OK) {
+        sbit_session_destroy(session);
+        return cli_fail_library(&error, "'%s'", inputs->model.path);
     }
     result.macs = cost.macs;
     int code = cli_bench_measure(args, inputs, session, &result);
@@ -298,18 +308,22 @@ static int cli_bench_program(const cli_args *args, cli_inputs *inputs, const sbi
 }
 
 /* Weights are packed once for all sessions. */
-static int cli_bench_model(const cli_args *args, cli_inputs *inputs)
+static int cli_bench_model(const cli_args *args, cli_inputs *inputs, double load)
 {
+    cli_bench_result result;
     sbit_program *program = NULL;
     sbit_session_desc desc;
     sbit_error error;
     memset(&error, 0, sizeof error);
     memset(&desc, 0, sizeof desc);
     desc.disable_integers = args->simulate;
+    memset(&result, 0, sizeof result);
+    result.load = load;
+    result.plan = cli_seconds();
     if (sbit_program_create(inputs->model.graph, &desc, &program, &error) != SBIT_OK) {
         return cli_fail_library(&error, "'%s' cannot run", inputs->model.path);
     }
-    const int code = cli_bench_program(args, inputs, program);
+    const int code = cli_bench_program(args, inputs, program, result);
     sbit_program_destroy(program);
     return code;
 }
@@ -317,9 +331,10 @@ static int cli_bench_model(const cli_args *args, cli_inputs *inputs)
 int cli_bench(const cli_args *args)
 {
     cli_inputs inputs;
+    const double begin = cli_seconds();
     int code = cli_inputs_begin(&inputs, args, 1);
     code = code == CLI_OK ? cli_model_prepare(args, &inputs.model) : code;
-    code = code == CLI_OK ? cli_bench_model(args, &inputs) : code;
+    code = code == CLI_OK ? cli_bench_model(args, &inputs, cli_seconds() - begin) : code;
     cli_inputs_free(&inputs);
     return code;
 }

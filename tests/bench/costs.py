@@ -1,0 +1,274 @@
+"""costs.py: what the library asks for beside the time of one run, next to others in the same minute.
+
+    make -C tests costs [COSTS="[gemm] [load] [quantize] [prune] [-o RESULTS.md]"]
+
+gemm: products of floats beside the BLAS that numpy brings, of bytes beside the peak of registers.
+load: from the file to the first run, and the process's memory, beside ONNX Runtime. quantize: beside
+its quantize_static, and the slow steps. prune: the command's time, and what the cut networks take.
+Medians of SBIT_ROUNDS (7) interleaved rounds; SBIT_THREADS: "1 2". The sections that ran are replaced
+in tests/bench/RESULTS.md. Needs an idle machine.
+"""
+import argparse
+import ctypes
+import glob
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "interop"))
+import _common as c  # noqa: E402
+from peers import CIFAR, about, replace, source  # noqa: E402
+
+ROUNDS = int(os.environ.get("SBIT_ROUNDS") or 7)
+THREADS = [int(t) for t in (os.environ.get("SBIT_THREADS") or "1 2").split()]
+
+
+def cifar10(name):
+    return os.path.join(c.SHARED, "models", "cifar10", name + ".onnx")
+
+
+def out(name):
+    return os.path.join(c.TMP, name)
+
+
+def process(*command, env=None):
+    """Seconds and peak megabytes of a process."""
+    begin = time.perf_counter()
+    child = subprocess.Popen([str(a) for a in command], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, env=dict(os.environ, **(env or {})))
+    text = child.stderr.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode != 0:
+        raise RuntimeError("%s: %s" % (" ".join(map(str, command)), text[-300:]))
+    return time.perf_counter() - begin, usage.ru_maxrss / 1024
+
+
+def python(text, *args):
+    """As process, of a Python program; without what importing its modules takes."""
+    lines = text.strip().split("\n")
+    imports = "\n".join(line for line in lines if line.startswith(("import", "from")))
+    seconds, size = process(sys.executable, "-c", text, *args)
+    empty_seconds, empty = process(sys.executable, "-c", imports)
+    return seconds - empty_seconds, size - empty
+
+
+def medians(*rows, rounds=ROUNDS):
+    """Each is a function; their results, element by element the median of interleaved rounds."""
+    taken = [[numpy.atleast_1d(row()) for row in rows] for _ in range(rounds)]
+    return [numpy.median([one[i] for one in taken], axis=0) for i in range(len(rows))]
+
+
+# ---- gemm
+
+def product_model(n, weights, integers):
+    import onnx
+    from onnx import TensorProto as T, helper as h
+    path = out("gemm.onnx")
+    kind = (T.UINT8, T.INT8, T.INT32) if integers else (T.FLOAT, T.FLOAT, T.FLOAT)
+    b = numpy.random.default_rng(1).integers(-127, 128, (n, n)).astype(
+        numpy.int8 if integers else numpy.float32)
+    inputs = [h.make_tensor_value_info("a", kind[0], [n, n])]
+    if not weights:
+        inputs.append(h.make_tensor_value_info("b", kind[1], [n, n]))
+    graph = h.make_graph(
+        [h.make_node("MatMulInteger" if integers else "MatMul", ["a", "b"], ["c"])], "product",
+        inputs, [h.make_tensor_value_info("c", kind[2], [n, n])],
+        [onnx.numpy_helper.from_array(b, "b")] if weights else [])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def blas_threads(count):
+    folder = os.path.join(os.path.dirname(numpy.__file__), "..", "numpy.libs")
+    for path in glob.glob(os.path.join(folder, "*openblas*")):
+        library = ctypes.CDLL(path)
+        for name in ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_",
+                     "scipy_openblas_set_num_threads", "openblas_set_num_threads"):
+            if hasattr(library, name):
+                getattr(library, name)(count)
+                return True
+    return False
+
+
+def blas(n):
+    a, b, y = [numpy.random.default_rng(i).standard_normal((n, n)).astype(numpy.float32)
+               for i in range(3)]
+    numpy.dot(a, b, out=y)
+    times = []
+    end = time.perf_counter() + 0.15
+    while time.perf_counter() < end or len(times) < 3:
+        begin = time.perf_counter()
+        numpy.dot(a, b, out=y)
+        times.append(time.perf_counter() - begin)
+    return 1000 * statistics.median(times)
+
+
+def bench(path, threads, *more):
+    once = c.tool_json("bench", path, "--as-is", "--threads", threads, "--iters", 3, *more)
+    return c.tool_json("bench", path, "--as-is", "--threads", threads, "--iters",
+                       max(3, int(150 / max(once["min_ms"], 1e-3))), *more)
+
+
+def gemm():
+    lines = []
+    for threads in THREADS:
+        known = blas_threads(threads)
+        lines += ["", "%d thread(s), float, n x n x n:" % threads, "",
+                  "| n | two inputs ms | weights ms | OpenBLAS ms | two inputs / OpenBLAS | "
+                  "weights / OpenBLAS |", "|---|---|---|---|---|---|"]
+        for n in (64, 128, 256, 512, 1024, 2048):
+            two, packed = product_model(n, False, False), None
+            os.rename(two, out("two.onnx"))
+            packed = product_model(n, True, False)
+            mine, mine_packed, theirs = [v[0] for v in medians(
+                lambda: bench(out("two.onnx"), threads)["median_ms"],
+                lambda: bench(packed, threads)["median_ms"], lambda: blas(n), rounds=3)]
+            lines.append("| %d | %.4f | %.4f | %s | %.2f | %.2f |" % (
+                n, mine, mine_packed, "%.4f" % theirs if known else "-", mine / theirs,
+                mine_packed / theirs))
+            print(lines[-1], flush=True)
+        path = product_model(1024, True, True)
+        node = bench(path, threads, "--profile")["nodes"][0]
+        lines += ["", "uint8 x int8, 1024 x 1024 x 1024: %.3f ms, %.0f %% of the peak of registers"
+                  % (node["ms"], 100 * node["of_peak"])]
+        print(lines[-1], flush=True)
+    return lines
+
+
+# ---- load
+
+ORT_LOAD = """
+import sys
+import numpy
+import onnxruntime as ort
+options = ort.SessionOptions()
+options.intra_op_num_threads = int(sys.argv[2])
+session = ort.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+if sys.argv[3] == "run":
+    x = numpy.zeros([1, 3, 224, 224], numpy.float32)
+    for i in range(3): session.run(None, {session.get_inputs()[0].name: x})
+"""
+
+
+def load():
+    path = out("resnet50.onnx")
+    code, _, err = c.tool("simplify", source("resnet50"), "-o", path)
+    c.check(code == 0, "simplify resnet50 " + err[-200:])
+    lines = ["", "| resnet50, simplified | ours | ONNX Runtime | ratio |", "|---|---|---|---|"]
+    for threads in THREADS:
+        def ours():
+            times = c.tool_json("bench", path, "--as-is", "--threads", threads, "--iters", 3)
+            return times["load_ms"] + times["plan_ms"], times["first_ms"] / times["median_ms"]
+
+        def theirs():
+            return 1000 * python(ORT_LOAD, path, threads, "load")[0]
+        (mine, first), (other,) = medians(ours, theirs)
+        lines.append("| load and plan, %d thread(s), ms | %.0f | %.0f | %.2f |"
+                     % (threads, mine, other, mine / other))
+        lines.append("| first run / the others, %d thread(s) | %.2f | | |" % (threads, first))
+        print(lines[-1], flush=True)
+    size = process(c.TOOL, "bench", path, "--as-is", "--threads", 1, "--iters", 3)[1]
+    other = python(ORT_LOAD, path, 1, "run")[1]
+    lines.append("| peak memory of the process, MB | %.0f | %.0f | %.2f |"
+                 % (size, other, size / other))
+    print(lines[-1], flush=True)
+    return lines
+
+
+# ---- quantize
+
+ORT_QUANTIZE = """
+import sys
+import numpy
+import onnxruntime.quantization as q
+class Reader(q.CalibrationDataReader):
+    def __init__(self):
+        self.x = iter(numpy.load(sys.argv[2])[:, None])
+    def get_next(self):
+        x = next(self.x, None)
+        return None if x is None else {"input": x}
+q.quantize_static(sys.argv[1], sys.argv[3], Reader(), per_channel=True)
+"""
+
+
+def quantize():
+    plain = out("resnet18w32.onnx")
+    c.tool("simplify", cifar10("resnet18w32"), "-o", plain)
+    x, _ = c.cifar("train-20k.bin", 256)
+    numpy.save(out("x.npy"), x)
+    threads = THREADS[-1]
+    (seconds, size), (other, other_size), (forward,) = medians(
+        lambda: process(c.TOOL, "quantize", plain, *CIFAR, "--calib", 256, "--threads", threads,
+                        "-o", out("q.onnx"), "--force"),
+        lambda: python(ORT_QUANTIZE, plain, out("x.npy"), out("o.onnx")),
+        lambda: process(c.TOOL, "eval", plain, *CIFAR, "--limit", 256, "--threads", threads)[0],
+        rounds=3)
+    lines = ["", "| resnet18w32, 256 images, %d thread(s) | s | peak MB |" % threads, "|---|---|---|",
+             "| quantize | %.2f | %.0f |" % (seconds, size),
+             "| ONNX Runtime's quantize_static, above its imports | %.2f | %.0f |" % (other, other_size),
+             "| our float on those images (limit: 1.25 of it and 0.1 s) | %.2f | |" % forward]
+    for name, net, more in (("AdaRound", "resnet18w32", ["--set", "STEPS=[adaround]"]),
+                            ("GPTQ", "vit_tiny", ["--set", "STEPS=[gptq]"])):
+        seconds, size = process(c.TOOL, "quantize", cifar10(net), *CIFAR, "--calib", 256, "--set",
+                                "W.QUANTIZER.BIT=4", *more, "--threads", threads, "-o", out("s.onnx"),
+                                "--force")
+        lines.append("| %s of %s, 4 bit | %.1f | %.0f |" % (name, net, seconds, size))
+    for line in lines:
+        print(line, flush=True)
+    return lines
+
+
+# ---- prune
+
+def prune():
+    lines = ["", "| prune --ratio 0.5, %d thread(s) | s | time of the result / of the original |"
+             % THREADS[-1], "|---|---|---|"]
+    for path, name in ((os.path.join(c.SHARED, "models/zoo/efficientnet_lite0.onnx"), "lite0"),
+                       (source("resnet50"), "resnet50"), (cifar10("resnet18w32"), "resnet18w32"),
+                       (cifar10("mobilenetv2"), "mobilenetv2")):
+        result = out(name + "-half.onnx")
+        seconds = statistics.median(process(
+            c.TOOL, "prune", path, "--ratio", 0.5, "--threads", THREADS[-1], "-o", result, "--force")[0]
+            for _ in range(3))
+        pair = [v[0] for v in medians(
+            lambda: c.tool_json("bench", path, "--iters", 20)["median_ms"],
+            lambda: c.tool_json("bench", result, "--iters", 20)["median_ms"])]
+        lines.append("| %s | %.2f | %.2f |" % (name, seconds, pair[1] / pair[0]))
+        print(lines[-1], flush=True)
+    lines += ["", "| --latency asked | resnet18w32 | mobilenetv2 |", "|---|---|---|"]
+    for asked in (0.8, 0.6, 0.5):
+        row = []
+        for name in ("resnet18w32", "mobilenetv2"):
+            result = out("late.onnx")
+            process(c.TOOL, "prune", cifar10(name), "--latency", "%gx" % asked, "--threads", 1,
+                    "-o", result, "--force")
+            pair = [v[0] for v in medians(
+                lambda: c.tool_json("bench", cifar10(name), "--iters", 50)["median_ms"],
+                lambda: c.tool_json("bench", result, "--iters", 50)["median_ms"])]
+            row.append("%.2f" % (pair[1] / pair[0]))
+        lines.append("| %.2f | %s |" % (asked, " | ".join(row)))
+        print(lines[-1], flush=True)
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    sections = {"gemm": gemm, "load": load, "quantize": quantize, "prune": prune}
+    parser.add_argument("sections", nargs="*", help="gemm load quantize prune (default: all)")
+    parser.add_argument("-o", default=os.path.join(HERE, "RESULTS.md"))
+    args = parser.parse_args()
+    for name in args.sections or sections:
+        try:
+            replace(args.o, name, [about()] + sections[name]())
+        except Exception as problem:  # one section must not hide the others
+            c.check(False, "%s: %s" % (name, problem))
+    c.finish("costs")
+
+
+main()
