@@ -31,12 +31,13 @@
 #define ACCEPT_SGD "--lr 0.01 --decay 0.0001"
 #define ACCEPT_FROM_NOTHING "--lr 0.1 --decay 0.0005 --warmup 100"
 #define ACCEPT_PICTURES "--mean 0.4914,0.4822,0.4465 --std 0.247,0.2435,0.2616"
-#define ACCEPT_LSQ(W, A, BITS, MORE)                                                               \
+#define ACCEPT_LSQ(W, A, BITS)                                                                     \
     "PLACEMENT: sparsebit\n"                                                                       \
-    "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: " W ", BIT: " BITS "}, " ACCEPT_8BIT    \
-    "}\n"                                                                                          \
+    "W: {QSCHEME: per-channel-symmetric, OBSERVER: {TYPE: mse}, QUANTIZER: {TYPE: " W              \
+    ", BIT: " BITS "}, " ACCEPT_8BIT "}\n"                                                         \
     "A: {QSCHEME: per-tensor-affine, OBSERVER: {TYPE: mse}, QUANTIZER: {TYPE: " A ", BIT: " BITS   \
-    MORE "}, " ACCEPT_8BIT "}\n"
+    "}, " ACCEPT_8BIT "}\n"
+#define ACCEPT_OBSERVED "lsq, LSQ: {FROM_OBSERVER: true}"
 #define ACCEPT_8BIT                                                                                \
     "SPECIFIC: [{\"stem.0\": [QUANTIZER.BIT, 8], \"fc\": [QUANTIZER.BIT, 8], \"f.0.0\": "          \
     "[QUANTIZER.BIT, 8], \"cls*\": [QUANTIZER.BIT, 8]}]"
@@ -64,15 +65,16 @@ typedef struct accept_run {
 
 static const accept_run accept_runs[] = {
     {"resnet20", "control", 15, ACCEPT_SGD, NULL, NULL},
-    {"resnet20", "lsq", 15, ACCEPT_SGD, ACCEPT_LSQ("lsq", "lsq", "4", ""), NULL},
-    {"resnet20", "lsqplus", 15, ACCEPT_SGD, ACCEPT_LSQ("lsq+", "lsq+", "4", ""), NULL},
-    {"resnet20", "pact", 15, ACCEPT_SGD, ACCEPT_LSQ("lsq", "pact", "4", ""), NULL},
-    {"resnet20", "dorefa", 15, ACCEPT_SGD, ACCEPT_LSQ("dorefa", "lsq", "4", ""), NULL},
-    {"resnet20", "w2a2", 15, ACCEPT_SGD, ACCEPT_LSQ("lsq", "lsq", "2", ""), NULL},
+    {"resnet20", "lsq", 15, ACCEPT_SGD, ACCEPT_LSQ(ACCEPT_OBSERVED, ACCEPT_OBSERVED, "4"), NULL},
+    {"resnet20", "lsqplus", 15, ACCEPT_SGD, ACCEPT_LSQ("lsq+", "lsq+", "4"), NULL},
+    {"resnet20", "pact", 15, ACCEPT_SGD, 
+     ACCEPT_LSQ(ACCEPT_OBSERVED, "pact, PACT: {ALPHA_VALUE: 0}", "4"), NULL},
+    {"resnet20", "dorefa", 15, ACCEPT_SGD, ACCEPT_LSQ("dorefa", ACCEPT_OBSERVED, "4"), NULL},
+    {"resnet20", "w2a2", 15, ACCEPT_SGD, ACCEPT_LSQ(ACCEPT_OBSERVED, ACCEPT_OBSERVED, "2"), NULL},
     {"resnet20", "agp", 15, ACCEPT_SGD, NULL,
      "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, RATIO: 0.9, SCHEDULE: agp}\n"},
     {"mobilenetv2", "control", 8, ACCEPT_SGD, NULL, NULL},
-    {"mobilenetv2", "lsq", 8, ACCEPT_SGD, ACCEPT_LSQ("lsq", "lsq", "4", ""), NULL},
+    {"mobilenetv2", "lsq", 8, ACCEPT_SGD, ACCEPT_LSQ(ACCEPT_OBSERVED, ACCEPT_OBSERVED, "4"), NULL},
     {"resnet18w32", "control", 10, ACCEPT_SGD, NULL, NULL},
     {"resnet18w32", "macs", 10, ACCEPT_SGD " --macs 0.5x", NULL,
      "SPARSER: {TYPE: structured, STRATEGY: l1norm}\n"},

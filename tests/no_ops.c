@@ -91,5 +91,10 @@ int main(void)
             wrong++;
         }
     }
+    if (try_operator("sbit", "DropoutTrain", &error) != SBIT_ERR_UNSUPPORTED ||
+        try_operator("sbit", "CumProdGrad", &error) != SBIT_ERR_UNSUPPORTED) {
+        printf("internal operators of training are there: %s\n", error.message);
+        wrong++;
+    }
     return wrong != 0;
 }

@@ -1244,6 +1244,7 @@ TEST(cli_train)
     sbit_value_id v = sbit_builder_conv(&b, "c", sbit_builder_input(&b, "x", 3, dims), &conv);
     v = sbit_builder_op(&b, "Relu", sbit_builder_batch_norm(&b, "n", v), none);
     v = sbit_builder_op(&b, "Flatten", sbit_builder_pool(&b, "MaxPool", v, 3), none);
+    v = sbit_builder_op(&b, "Dropout", v, none);
     CHECK(sbit_builder_output(&b, "logits", sbit_builder_linear(&b, "fc", v, 2)) == SBIT_OK);
     CHECK(sbit_graph_save(graph, TMP "t.onnx", NULL, &error) == SBIT_OK);
     sbit_graph_destroy(graph);
@@ -1257,6 +1258,18 @@ TEST(cli_train)
     CHECK_CONTAINS(cli.out, "\"steps\": 36");
     CHECK_EQ_I64(RUN("eval %st1.onnx --data %s --json", TMP, data), 0);
     CHECK_CONTAINS(cli.out, "\"top1\": 1");
+    /* Dropout drops while training, and is not written */
+    CHECK_EQ_I64(RUN("info %st1.onnx", TMP), 0);
+    CHECK(strstr(cli.out, "Dropout") == NULL);
+    double loss[2] = {0.0, 0.0};
+    for (int as_is = 0; as_is < 2; as_is++) {
+        CHECK_EQ_I64(RUN("train %st.onnx --data %s --batch 96 -o %st3.onnx --json%s", TMP, data, TMP,
+                         as_is ? " --as-is" : ""),
+                     0);
+        const char *at = strstr(cli.out, "\"loss\": ");
+        loss[as_is] = at != NULL ? atof(at + 8) : 0.0;
+    }
+    CHECK_MSG(loss[0] > 0.0 && loss[0] == loss[1], "%.9g, as it is %.9g", loss[0], loss[1]);
     cli_slurp(TMP "t.csv", cli.out, sizeof cli.out);
     CHECK_CONTAINS(cli.out, "epoch,step,loss,rate,top1,seconds\n1,6,");
     CHECK_EQ_I64(RUN("train %st1.onnx --set W.QUANTIZER.TYPE=lsq --set W.QUANTIZER.BIT=4 --set "

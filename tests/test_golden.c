@@ -206,7 +206,7 @@ static bool quantizer_begin(quantized *q, const char *observer)
     sbit_error error;
     float min[MOST_PARTS], max[MOST_PARTS], *seen = NULL;
     const sbit_observer_row *statistics =
-        q->row->statistics != NULL ? q->row->statistics(q->r.target) : NULL;
+        q->row->statistics != NULL ? q->row->statistics(q->r.target, &q->r.options) : NULL;
     const sbit_observer_row *row =
         statistics != NULL ? statistics : sbit_observer_find(q->r.ctx, observer);
     const sbit_observer_call seer = rows_observer_call(&q->r);

@@ -409,17 +409,27 @@ static sbit_status sbit__gradients_run(sbit__gradients *d, sbit_value_id loss,
     return sbit_infer(d->graph, error);
 }
 
-SPARSEBIT_API sbit_status sbit_graph_add_gradients(sbit_graph *graph, sbit_value_id loss,
-                                                   const sbit_value_id *wanted, size_t count,
-                                                   sbit_value_id *gradients, sbit_error *error)
+SBIT__FN sbit_status sbit__gradients_build(sbit_graph *graph, sbit_value_id loss,
+                                           const sbit_value_id *wanted, size_t count,
+                                           sbit_value_id *gradients, uint32_t *forward,
+                                           sbit_error *error)
 {
     sbit__gradients d;
     memset(&d, 0, sizeof d);
     d.graph = graph;
     sbit__arena_init(&d.arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
     const sbit_status status = sbit__gradients_run(&d, loss, wanted, count, gradients, error);
+    *forward = d.node_limit;
     sbit__arena_deinit(&d.arena);
     return status;
+}
+
+SPARSEBIT_API sbit_status sbit_graph_add_gradients(sbit_graph *graph, sbit_value_id loss,
+                                                   const sbit_value_id *wanted, size_t count,
+                                                   sbit_value_id *gradients, sbit_error *error)
+{
+    uint32_t forward = 0;
+    return sbit__gradients_build(graph, loss, wanted, count, gradients, &forward, error);
 }
 
 /* >>training form */

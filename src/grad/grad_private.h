@@ -19,6 +19,11 @@ SBIT__FN const sbit__kind *sbit__kind_optimizer(void);
  * int64 constant, one number, to be fed with another one in each run; none: there is no Dropout. */
 SBIT__FN sbit_status sbit__grad_train_dropout(sbit_graph *graph, sbit_value_id *draw,
                                               sbit_error *error);
+/* sbit_graph_add_gradients; *forward: nodes from this index on are gradients. */
+SBIT__FN sbit_status sbit__gradients_build(sbit_graph *graph, sbit_value_id loss,
+                                           const sbit_value_id *wanted, size_t count,
+                                           sbit_value_id *gradients, uint32_t *forward,
+                                           sbit_error *error);
 /* Nodes from index `forward` on are gradients: of what they read of the others, only about one
  * value in `every` nodes is kept, the rest is computed again (grad/recompute.c). */
 SBIT__FN sbit_status sbit__grad_recompute(sbit_graph *graph, uint32_t forward, size_t every,

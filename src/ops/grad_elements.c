@@ -510,6 +510,121 @@ static sbit_status sbit__zeros_like_run(const sbit_op_call *call, sbit_error *er
 
 /* >>rows */
 
+/* >>CumProdGrad: (dy, x, axis): in the direction of the products, S_i = sum over k >= i of dy_k times
+ * the x between i and k: S_i = dy_i + x_{i+1} S_{i+1} (exclusive: dy and S one further); dx_i = S_i
+ * times the x in front of i. No division: zeros are like any other number. */
+typedef struct sbit__cum_prod_grad_task {
+    const sbit_tensor *x, *dy;
+    sbit_tensor *y;
+    int64_t size, inner; /* of the axis; elements behind it */
+    bool exclusive, reverse;
+} sbit__cum_prod_grad_task;
+
+static void sbit__cum_prod_grad_range(void *data, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__cum_prod_grad_task *task = (const sbit__cum_prod_grad_task *)data;
+    const sbit_tensor *x = task->x, *dy = task->dy;
+    const int64_t size = task->size, inner = task->inner;
+    (void)worker;
+    for (int64_t line = begin * inner; line < end * inner; line++) {
+        const int64_t base = line / inner * size * inner + line % inner;
+        double sum = 0.0, product = 1.0, next = 0.0; /* next: x_{i+1} */
+        for (int64_t i = size; i-- > 0;) {
+            const int64_t at = base + (task->reverse ? size - 1 - i : i) * inner;
+            const double own = sbit__tensor_f64_at(dy, at);
+            const double with = own + next * sum;
+            sbit__tensor_set_f64(task->y, at, task->exclusive ? sum : with);
+            sum = task->exclusive ? own + sbit__tensor_f64_at(x, at) * sum : with;
+            next = sbit__tensor_f64_at(x, at);
+        }
+        for (int64_t i = 0; i < size; i++) {
+            const int64_t at = base + (task->reverse ? size - 1 - i : i) * inner;
+            sbit__tensor_set_f64(task->y, at, product * sbit__tensor_f64_at(task->y, at));
+            product *= sbit__tensor_f64_at(x, at);
+        }
+    }
+}
+
+static sbit_status sbit__cum_prod_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
+    sbit__op_same_type(call, 0, 1);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__cum_prod_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[1];
+    sbit__cum_prod_grad_task task;
+    int64_t given = 0;
+    int32_t axis = 0;
+    memset(&task, 0, sizeof task);
+    SBIT__TRY(sbit__op_scalar(call, 2, 0, &given, error));
+    SBIT__TRY(sbit__op_axis(call, given, x->rank, &axis, error));
+    task.x = x;
+    task.size = x->dims[axis];
+    task.inner = sbit__dims_product(x->dims, axis + 1, x->rank);
+    task.dy = call->in[0];
+    task.exclusive = sbit_node_int(call->node, "exclusive", 0) != 0;
+    task.reverse = sbit_node_int(call->node, "reverse", 0) != 0;
+    task.y = call->out[0];
+    sbit__parallel_range(call->ctx, sbit__dims_product(x->dims, 0, axis), 1,
+                         sbit__cum_prod_grad_range, &task);
+    return SBIT_OK;
+}
+
+/* >>DropoutTrain: (x, draw) {ratio, seed}: as Dropout while training, but what is dropped is a function
+ * of seed, draw and place, so that gradients and recomputation drop the same. */
+typedef struct sbit__dropout_task {
+    const sbit_tensor *x;
+    sbit_tensor *y;
+    uint64_t key;
+    uint32_t limit; /* of 2^24: that many are dropped */
+    double scale;
+} sbit__dropout_task;
+
+static void sbit__dropout_train_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__dropout_task *task = (const sbit__dropout_task *)user;
+    const float scale = (float)task->scale;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const uint64_t bits = sbit__mix64(task->key + (uint64_t)i * SBIT__MIX64_STEP);
+        const bool keep = (uint32_t)(bits >> 40) >= task->limit;
+        if (task->x->dtype == SBIT_F32) {
+            ((float *)task->y->data)[i] = keep ? ((const float *)task->x->data)[i] * scale : 0.0f;
+        } else {
+            ((double *)task->y->data)[i] =
+                keep ? ((const double *)task->x->data)[i] * task->scale : 0.0;
+        }
+    }
+}
+
+static sbit_status sbit__dropout_train_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__dropout_train_run(const sbit_op_call *call, sbit_error *error)
+{
+    const double ratio = (double)sbit_node_float(call->node, "ratio", 0.5f);
+    sbit__dropout_task task;
+    int64_t draw = 0;
+    SBIT__TRY(sbit__op_scalar(call, 1, 0, &draw, error));
+    task.x = call->in[0];
+    task.y = call->out[0];
+    task.limit = (uint32_t)(ratio * 16777216.0);
+    task.scale = ratio < 1.0 ? 1.0 / (1.0 - ratio) : 0.0;
+    task.key = ((uint64_t)sbit_node_int(call->node, "seed", 0) + 1) *
+                   UINT64_C(0xD1342543DE82EF95) +
+               (uint64_t)draw * UINT64_C(0xAF251AF3B0F025B5);
+    sbit__parallel_range(call->ctx, sbit_tensor_count(task.x), 65536, sbit__dropout_train_range,
+                         &task);
+    return SBIT_OK;
+}
+
 #define SBIT__GRAD_ROW(name, flags, fn)                                                            \
     {                                                                                              \
         SBIT__GRAD_DOMAIN, name, 1, SBIT__T_GRAD, flags, 0, sbit__##fn##_infer, NULL,              \
@@ -523,6 +638,10 @@ static const sbit_op_row sbit__grad_elements_rows[] = {
     SBIT__GRAD_ROW("ScatterBack", 0, scatter_back),
     SBIT__GRAD_ROW("Piece", 0, piece),
     SBIT__GRAD_ROW("ZerosLike", SBIT_OP_SHAPE_ONLY, zeros_like),
+    SBIT__GRAD_ROW("CumProdGrad", 0, cum_prod_grad),
+    {SBIT__GRAD_DOMAIN, "DropoutTrain", 1, SBIT__T_GRAD, SBIT_OP_IN_PLACE, 0,
+     sbit__dropout_train_infer, NULL, sbit__dropout_train_run, sbit__grad_dropout_train, NULL,
+     NULL, NULL, NULL},
 };
 
 #undef SBIT__GRAD_ROW

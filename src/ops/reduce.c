@@ -699,7 +699,6 @@ typedef struct sbit__cum_task {
     sbit__along along;
     bool product, exclusive, reverse, integers;
     sbit_tensor *y;
-    const sbit_tensor *dy; /* of CumProdGrad */
 } sbit__cum_task;
 
 static void sbit__cum_step(const sbit__cum_task *task, int64_t n, const double *f, double *acc_f,
@@ -776,63 +775,9 @@ static sbit_status sbit__cum_run(const sbit_op_call *call, sbit_error *error)
     task.reverse = sbit_node_int(call->node, "reverse", 0) != 0;
     task.integers = (SBIT_T(x->dtype) & SBIT_T_FLOATS) == 0;
     task.y = call->out[0];
-    task.dy = NULL;
     sbit__parallel_range(call->ctx, task.along.outer,
                          1 + SBIT__BLOCK / (1 + task.along.size * task.along.inner),
                          sbit__cum_range, &task);
-    return SBIT_OK;
-}
-
-/* CumProdGrad(dy, x, axis): in the direction of the products, S_i = sum over k >= i of dy_k times
- * the x between i and k: S_i = dy_i + x_{i+1} S_{i+1} (exclusive: dy and S one further); dx_i = S_i
- * times the x in front of i. No division: zeros are like any other number. */
-static void sbit__cum_grad_range(void *data, int64_t begin, int64_t end, int32_t worker)
-{
-    const sbit__cum_task *task = (const sbit__cum_task *)data;
-    const sbit_tensor *x = task->along.x, *dy = task->dy;
-    const int64_t size = task->along.size, inner = task->along.inner;
-    (void)worker;
-    for (int64_t line = begin * inner; line < end * inner; line++) {
-        const int64_t base = line / inner * size * inner + line % inner;
-        double sum = 0.0, product = 1.0, next = 0.0; /* next: x_{i+1} */
-        for (int64_t i = size; i-- > 0;) {
-            const int64_t at = base + (task->reverse ? size - 1 - i : i) * inner;
-            const double own = sbit__tensor_f64_at(dy, at);
-            const double with = own + next * sum;
-            sbit__tensor_set_f64(task->y, at, task->exclusive ? sum : with);
-            sum = task->exclusive ? own + sbit__tensor_f64_at(x, at) * sum : with;
-            next = sbit__tensor_f64_at(x, at);
-        }
-        for (int64_t i = 0; i < size; i++) {
-            const int64_t at = base + (task->reverse ? size - 1 - i : i) * inner;
-            sbit__tensor_set_f64(task->y, at, product * sbit__tensor_f64_at(task->y, at));
-            product *= sbit__tensor_f64_at(x, at);
-        }
-    }
-}
-
-static sbit_status sbit__cum_grad_infer(const sbit_op_call *call, sbit_error *error)
-{
-    SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
-    sbit__op_same_type(call, 0, 1);
-    return SBIT_OK;
-}
-
-static sbit_status sbit__cum_grad_run(const sbit_op_call *call, sbit_error *error)
-{
-    const sbit_tensor *x = call->in[1];
-    sbit__cum_task task;
-    int64_t given = 0;
-    int32_t axis = 0;
-    memset(&task, 0, sizeof task);
-    SBIT__TRY(sbit__op_scalar(call, 2, 0, &given, error));
-    SBIT__TRY(sbit__op_axis(call, given, x->rank, &axis, error));
-    task.along = sbit__along_axis(x, axis);
-    task.dy = call->in[0];
-    task.exclusive = sbit_node_int(call->node, "exclusive", 0) != 0;
-    task.reverse = sbit_node_int(call->node, "reverse", 0) != 0;
-    task.y = call->out[0];
-    sbit__parallel_range(call->ctx, task.along.outer, 1, sbit__cum_grad_range, &task);
     return SBIT_OK;
 }
 
@@ -1104,8 +1049,6 @@ static const sbit_op_row sbit__reduce_rows[] = {
                        sbit__grad_cum_sum),
     SBIT__REDUCE_OTHER("CumSum", 14, SBIT__REDUCE_T13, cum, NULL, sbit__grad_cum_sum),
     SBIT__REDUCE_OTHER("CumProd", 26, SBIT__REDUCE_T13, cum, NULL, sbit__grad_cum_prod),
-    {SBIT__GRAD_DOMAIN, "CumProdGrad", 1, SBIT__T_GRAD, 0, 0, sbit__cum_grad_infer, NULL,
-     sbit__cum_grad_run, NULL, NULL, NULL, NULL, NULL},
     SBIT__REDUCE_OTHER("TopK", 1, SBIT__T_FLOATS1, topk, sbit__topk_prepare, sbit__grad_top_k),
     SBIT__REDUCE_OTHER("TopK", 10, SBIT__T_FLOATS1, topk, sbit__topk_prepare, sbit__grad_top_k),
     SBIT__REDUCE_OTHER("TopK", 11, SBIT__T_NUMBERS1, topk, sbit__topk_prepare, sbit__grad_top_k),

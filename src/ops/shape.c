@@ -479,58 +479,6 @@ static sbit_status sbit__shape_dropout_run(const sbit_op_call *call, sbit_error 
     return SBIT_OK;
 }
 
-/* DropoutTrain(x, draw) {ratio, seed}: as Dropout while training, but what is dropped is a function
- * of seed, draw and place, so that gradients and recomputation drop the same. */
-typedef struct sbit__dropout_task {
-    const sbit_tensor *x;
-    sbit_tensor *y;
-    uint64_t key;
-    uint32_t limit; /* of 2^24: that many are dropped */
-    double scale;
-} sbit__dropout_task;
-
-static void sbit__dropout_train_range(void *user, int64_t begin, int64_t end, int32_t worker)
-{
-    const sbit__dropout_task *task = (const sbit__dropout_task *)user;
-    const float scale = (float)task->scale;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        const uint64_t bits = sbit__mix64(task->key + (uint64_t)i * SBIT__MIX64_STEP);
-        const bool keep = (uint32_t)(bits >> 40) >= task->limit;
-        if (task->x->dtype == SBIT_F32) {
-            ((float *)task->y->data)[i] = keep ? ((const float *)task->x->data)[i] * scale : 0.0f;
-        } else {
-            ((double *)task->y->data)[i] =
-                keep ? ((const double *)task->x->data)[i] * task->scale : 0.0;
-        }
-    }
-}
-
-static sbit_status sbit__shape_dropout_train_infer(const sbit_op_call *call, sbit_error *error)
-{
-    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
-    sbit__op_same_type(call, 0, 0);
-    return SBIT_OK;
-}
-
-static sbit_status sbit__shape_dropout_train_run(const sbit_op_call *call, sbit_error *error)
-{
-    const double ratio = (double)sbit_node_float(call->node, "ratio", 0.5f);
-    sbit__dropout_task task;
-    int64_t draw = 0;
-    SBIT__TRY(sbit__op_scalar(call, 1, 0, &draw, error));
-    task.x = call->in[0];
-    task.y = call->out[0];
-    task.limit = (uint32_t)(ratio * 16777216.0);
-    task.scale = ratio < 1.0 ? 1.0 / (1.0 - ratio) : 0.0;
-    task.key = ((uint64_t)sbit_node_int(call->node, "seed", 0) + 1) *
-                   UINT64_C(0xD1342543DE82EF95) +
-               (uint64_t)draw * UINT64_C(0xAF251AF3B0F025B5);
-    sbit__parallel_range(call->ctx, sbit_tensor_count(task.x), 65536, sbit__dropout_train_range,
-                         &task);
-    return SBIT_OK;
-}
-
 /* >>Cast */
 
 /* Cast-1 names the type as text: the enum's names in TensorProto. */
@@ -782,9 +730,6 @@ static const sbit_op_quant sbit__shape_quant_identity = {
 #define SBIT__CAST_T(all) ((all) & ~(SBIT_T(SBIT_C64) | SBIT_T(SBIT_C128)))
 
 static const sbit_op_row sbit__shape_rows[] = {
-    {SBIT__GRAD_DOMAIN, "DropoutTrain", 1, SBIT__T_GRAD, SBIT_OP_IN_PLACE, 0,
-     sbit__shape_dropout_train_infer, NULL, sbit__shape_dropout_train_run,
-     sbit__grad_dropout_train, NULL, NULL, NULL, NULL},
     SBIT__SHAPE_LOOK("Shape", 1, SBIT__T_ALL1, shape),
     SBIT__SHAPE_LOOK("Shape", 13, SBIT__T_ALL13, shape),
     SBIT__SHAPE_LOOK("Shape", 15, SBIT__T_ALL13, shape),

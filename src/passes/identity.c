@@ -31,7 +31,7 @@ static sbit_status sbit__ident_if_same_shape(sbit__rewrite *rw, const sbit_node 
                                             : SBIT_OK;
 }
 
-/* >>Dropout: at inference the input, unless training_mode is, or may be, true. */
+/* >>Dropout: at inference the input, unless training_mode is, or may be, true; kept for training. */
 static sbit_status sbit__ident_dropout(sbit__rewrite *rw, const sbit_node *node, sbit_error *error)
 {
     const sbit_value_id training = sbit__node_in(node, 2);
@@ -39,7 +39,7 @@ static sbit_status sbit__ident_dropout(sbit__rewrite *rw, const sbit_node *node,
     if (training.idx != 0 && (mode == NULL || sbit__tensor_f64_at(mode, 0) != 0.0)) {
         return SBIT_OK;
     }
-    if (rw->opset < 7 && sbit_node_int(node, "is_test", 0) == 0) {
+    if (rw->desc->keep_dropout || (rw->opset < 7 && sbit_node_int(node, "is_test", 0) == 0)) {
         return SBIT_OK;
     }
     return sbit__bypass(rw, node, sbit__node_in(node, 0), error);

@@ -17,6 +17,7 @@ typedef struct sbit_simplify_desc {
     size_t max_fold_bytes;     /* 0: 1 MiB; larger constants are not created by folding unless they
                                   are no larger than what they replace */
     bool keep_batch_norm;      /* do not fold BatchNormalization into its neighbour */
+    bool keep_dropout;         /* Dropout stays, for training */
     bool fix_defaults;         /* inputs that have a default (IR >= 4), are declared with its shape
                                   and only serve as weights become constants; else they stay inputs
                                   and nothing is folded from them */

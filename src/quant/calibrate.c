@@ -75,9 +75,9 @@ SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
 
 SBIT__FN void sbit__site_forget_weight(sbit_quant *quant, sbit__site *site)
 {
-    const sbit_quantizer_row *row = site->settings.quantizer;
     const sbit_observer_call observer = sbit__site_observer(quant, site);
-    if (row->statistics != NULL && row->statistics(site->target) != NULL) {
+    if (sbit__quantizer_statistics(site->settings.quantizer, site->target,
+                                   &site->settings.options) != NULL) {
         return; /* init reads it */
     }
     if (site->settings.observer->deinit != NULL) {

@@ -3,7 +3,8 @@
  * Called by: quant_build (EXPORT.FOLD_BN). Calls: passes.
  * y = r (conv + bias) + shift for each channel: the weight's scale takes in |r|, the bias r and
  * shift; integers stay as they were trained, but for the sign of channels with r < 0. Left as it
- * is: where something stands between, where r is 0, or where a sign would leave the grid.
+ * is: where something stands between, where r is 0, where a sign would leave the grid, and behind a
+ * weight with one scale for all channels, which was asked for.
  */
 #include "quant_private.h"
 
@@ -55,9 +56,8 @@ static bool sbit__norm_fold_match(sbit__norm_fold *f, const sbit_node *norm)
     f->channels = q->dims[0];
     f->each = sbit_tensor_count(q) / f->channels;
     const sbit_tensor *scale = sbit__const_in(f->graph, f->weight, 1);
-    const int64_t scales = sbit_tensor_count(scale);
-    const bool rows = scales == f->channels && sbit_node_int(f->weight, "axis", 1) == 0;
-    return (scales == 1 || rows) && sbit__norm_fold_vector(f, 1) != NULL &&
+    const bool rows = f->channels == 1 || sbit_node_int(f->weight, "axis", 1) == 0;
+    return rows && sbit_tensor_count(scale) == f->channels && sbit__norm_fold_vector(f, 1) != NULL &&
            sbit__norm_fold_vector(f, 2) != NULL && sbit__norm_fold_vector(f, 3) != NULL &&
            sbit__norm_fold_vector(f, 4) != NULL;
 }
@@ -102,7 +102,7 @@ static sbit_status sbit__norm_fold_compute(sbit__norm_fold *f, bool *ok, sbit_er
     for (size_t c = 0; *ok && c < n; c++) {
         const double spread = (double)sbit__norm_fold_vector(f, 4)[c] + epsilon;
         const double r = (double)sbit__norm_fold_vector(f, 1)[c] / sqrt(spread);
-        const double old = sbit__tensor_f64_at(scale, sbit_tensor_count(scale) > 1 ? (int64_t)c : 0);
+        const double old = sbit__tensor_f64_at(scale, (int64_t)c);
         f->ratio[c] = r;
         f->scale[c] = (float)(old * fabs(r));
         f->bias[c] = (float)((f->shift[c] - (double)sbit__norm_fold_vector(f, 3)[c]) * r +

@@ -479,9 +479,8 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
                           "%s.%s: '%s' is not one of those that this version has: %s", side->name,
                           key, sbit_options_string(&s.options, key), known != NULL ? known : "");
     }
-    if (s.quantizer->statistics != NULL && s.quantizer->statistics(target) != NULL) {
-        s.observer = s.quantizer->statistics(target);
-    }
+    const sbit_observer_row *asked = sbit__quantizer_statistics(s.quantizer, target, &s.options);
+    s.observer = asked != NULL ? asked : s.observer;
     SBIT__TRY(sbit__settings_check_float8(&s, side->name, error));
     const sbit_profile_row *profile = sbit_qconfig_profile(config);
     if (profile->max_bits > 0 && s.grid.bits > profile->max_bits) {

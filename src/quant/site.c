@@ -241,7 +241,7 @@ SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const
     s.target = site->target;
     s.grid = &site->settings.grid;
     s.options = &site->settings.options;
-    s.statistics = row->statistics != NULL && row->statistics(site->target) != NULL
+    s.statistics = sbit__quantizer_statistics(row, site->target, s.options) != NULL
                        ? site->observer_state
                        : NULL;
     s.scale = site->scale;

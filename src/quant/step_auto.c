@@ -72,8 +72,8 @@ static bool sbit__auto_wants(const sbit_quant *quant, const sbit__site *site)
                             site->target == SBIT_TARGET_ACTIVATION);
     }
     return listed && site->enabled && !site->fixed_range && site->change.scale == NULL &&
-           (site->settings.quantizer->statistics == NULL ||
-            site->settings.quantizer->statistics(site->target) == NULL);
+           sbit__quantizer_statistics(site->settings.quantizer, site->target,
+                                      &site->settings.options) == NULL;
 }
 
 /* >>step-auto statistics: the site's own stay aside while a candidate looks. */

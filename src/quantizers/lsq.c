@@ -1,7 +1,8 @@
 /* lsq.c: learned step sizes: lsq, lsq+. >>quantizer-lsq
  *
  * LSQ (Esser et al. 2020), as Sparsebit has it (algorithms: section 1.8): the scale is a parameter,
- * first 2 * mean|x| / sqrt(Q), Q the number of steps above zero; forward uses its absolute value.
+ * first 2 * mean|x| / sqrt(Q), Q the number of steps above zero, or (FROM_OBSERVER) what the range
+ * of OBSERVER.TYPE gives; forward uses its absolute value.
  * Affine grids: zero is the middle where the data have negatives, else the lowest integer.
  * LSQ+ (Bhalgat et al. 2020): activations have affine grids, scale and zero point start from
  * OBSERVER.TYPE and both are parameters (forward rounds the zero point); weights have symmetric
@@ -71,10 +72,28 @@ static void sbit__lsq_publish(const sbit__lsq *s, const sbit_quantizer_call *cal
     memcpy(call->zero_point, s->used_zero, parts * sizeof *call->zero_point);
 }
 
-static const sbit_observer_row *sbit__lsq_statistics(uint32_t target)
+static const sbit_key sbit__lsq_keys[] = {
+    {"LSQ.FROM_OBSERVER", SBIT_KEY_BOOL, "false", 0.0, 0.0, NULL,
+     "the first scale is that of OBSERVER.TYPE's range"},
+};
+
+static const sbit_observer_row *sbit__lsq_statistics(uint32_t target, const sbit_options *options)
 {
     (void)target;
-    return sbit__observer_moments();
+    return sbit_options_bool(options, "QUANTIZER.LSQ.FROM_OBSERVER") ? NULL
+                                                                     : sbit__observer_moments();
+}
+
+/* The first scale of a part: that of the observer, which covers its range from `zero` on, too. */
+static float sbit__lsq_observed(const sbit_quantizer_call *call, int64_t p, int32_t zero)
+{
+    const sbit_grid *grid = call->grid;
+    const double scale = (double)call->scale[p], at = (double)call->zero_point[p];
+    const double low = zero > grid->qmin
+                           ? (at - (double)grid->qmin) / ((double)zero - (double)grid->qmin)
+                           : 0.0;
+    const double high = ((double)grid->qmax - at) / ((double)grid->qmax - (double)zero);
+    return (float)(scale * (low > high ? low : high));
 }
 
 static sbit_status sbit__lsq_init(void *state, const sbit_quantizer_call *call,
@@ -87,16 +106,18 @@ static sbit_status sbit__lsq_init(void *state, const sbit_quantizer_call *call,
     (void)x;
     (void)error;
     for (int64_t p = 0; p < grid->parts.count; p++) {
-        negative = negative || moments[p].min < 0.0f;
+        negative = negative || (moments != NULL ? moments[p].min < 0.0f
+                                                : call->zero_point[p] > grid->qmin);
     }
     for (int64_t p = 0; p < grid->parts.count; p++) {
-        const double mean = moments[p].sum_abs / (double)moments[p].count;
+        const bool seen = moments != NULL && moments[p].count > 0 && moments[p].sum_abs > 0.0;
         int32_t zero = grid->symmetric ? call->zero_point[p] : grid->qmin;
         zero = !grid->symmetric && negative ? sbit__lsq_middle(grid) : zero;
         s.zero[p] = (float)zero;
         *s.steps = (double)(grid->qmax - zero); /* the same for all */
-        s.scale[p] = moments[p].count > 0 && mean > 0.0 ? (float)(2.0 * mean / sqrt(*s.steps))
-                                                        : call->scale[p];
+        s.scale[p] = seen ? (float)(2.0 * moments[p].sum_abs / (double)moments[p].count /
+                                    sqrt(*s.steps))
+                          : sbit__lsq_observed(call, p, zero);
     }
     sbit__lsq_publish(&s, call);
     return SBIT_OK;
@@ -231,7 +252,8 @@ static sbit_status sbit__lsq_finish(void *state, const sbit_quantizer_call *call
 SBIT__FN const sbit_quantizer_row *sbit__quantizer_lsq(void)
 {
     static const sbit_quantizer_row row = {
-        {"lsq", "learned step size", SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, NULL, 0},
+        {"lsq", "learned step size", SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, sbit__lsq_keys,
+         SBIT__COUNT_OF(sbit__lsq_keys)},
         sbit__lsq_state_bytes,
         NULL,
         NULL,

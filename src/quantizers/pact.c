@@ -2,12 +2,14 @@
  *
  * As Sparsebit has it (algorithms: section 1.8): the range is 0 .. alpha on affine grids, -alpha ..
  * alpha on symmetric ones, alpha a parameter that starts at PACT.ALPHA_VALUE and is meant to decay.
+ * Where it starts from the range of OBSERVER.TYPE (ALPHA_VALUE 0), data with negatives have -alpha
+ * .. alpha on affine grids, too.
  * The pair of QuantizeLinear and DequantizeLinear clips by itself, so forward is that pair.
  * backward: dx = g inside the range, dalpha = the sum of g at or above alpha, less that at or below
  * -alpha. (The original adds a term through the scale on symmetric grids: its lower bound is not
  * detached.)
  *
- * State: float alpha, gradient.
+ * State: float alpha, gradient; whether negatives are kept.
  */
 #include "quantizers_private.h"
 
@@ -15,10 +17,12 @@
 
 typedef struct sbit__pact {
     float alpha, gradient;
+    bool both; /* -alpha .. alpha */
 } sbit__pact;
 
 static const sbit_key sbit__pact_keys[] = {
-    {"PACT.ALPHA_VALUE", SBIT_KEY_FLOAT, "10", 0.0, 1e9, NULL, "first clipping value"},
+    {"PACT.ALPHA_VALUE", SBIT_KEY_FLOAT, "10", 0.0, 1e9, NULL,
+     "first clipping value; 0: OBSERVER.TYPE's"},
 };
 
 static size_t sbit__pact_state_bytes(const sbit_quantizer_call *call)
@@ -36,8 +40,8 @@ static sbit_status sbit__pact_scale(const sbit__pact *s, const sbit_quantizer_ca
                                     sbit_error *error)
 {
     const float alpha = sbit__pact_alpha(s);
-    return sbit_grid_scale(call->grid, call->name, call->grid->symmetric ? -alpha : 0.0f, alpha,
-                           call->scale, call->zero_point, error);
+    return sbit_grid_scale(call->grid, call->name, s->both ? -alpha : 0.0f, alpha, call->scale,
+                           call->zero_point, error);
 }
 
 static sbit_status sbit__pact_init(void *state, const sbit_quantizer_call *call,
@@ -51,6 +55,13 @@ static sbit_status sbit__pact_init(void *state, const sbit_quantizer_call *call,
                           call->name);
     }
     s->alpha = (float)sbit_options_float(call->options, "QUANTIZER.PACT.ALPHA_VALUE");
+    s->both = call->grid->symmetric;
+    if (!(s->alpha > 0.0f)) {
+        const float low = (float)(*call->zero_point - call->grid->qmin) * *call->scale;
+        const float high = (float)(call->grid->qmax - *call->zero_point) * *call->scale;
+        s->alpha = s->both ? (low + high) / 2.0f : low > high ? low : high;
+        s->both = low > 0.0f;
+    }
     return sbit__pact_scale(s, call, error);
 }
 
@@ -67,13 +78,13 @@ static sbit_status sbit__pact_backward(void *state, const sbit_quantizer_call *c
                                        sbit_error *error)
 {
     sbit__pact *s = (sbit__pact *)state;
-    const float alpha = sbit__pact_alpha(s), lower = call->grid->symmetric ? -alpha : 0.0f;
+    const float alpha = sbit__pact_alpha(s), lower = s->both ? -alpha : 0.0f;
     const int64_t n = sbit_parts_elements(&x->parts);
     double sum = 0.0;
     for (int64_t i = 0; i < n; i++) {
         const double g = (double)dy[i];
         sum += x->data[i] >= alpha ? g : 0.0;
-        sum -= call->grid->symmetric && x->data[i] <= lower ? g : 0.0;
+        sum -= s->both && x->data[i] <= lower ? g : 0.0;
     }
     SBIT__TRY(sbit__pact_scale(s, call, error));
     sbit__straight_backward(call, x, call->scale, call->zero_point, dy, dx, NULL, NULL);

@@ -52,8 +52,8 @@ typedef struct sbit_quantizer_row {
                          sbit_node_id before, sbit_node_id *first, sbit_value_id *out,
                          sbit_error *error);
     /* optional: the observer whose statistics init starts from, in place of OBSERVER.TYPE; may give
-     * NULL: that one after all */
-    const sbit_observer_row *(*statistics)(uint32_t target);
+     * NULL: that one after all. options: as in a call */
+    const sbit_observer_row *(*statistics)(uint32_t target, const sbit_options *options);
     /* scale and zero_point arrive as the observer's range gave them; x: the weight, NULL for an
      * activation */
     sbit_status (*init)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,

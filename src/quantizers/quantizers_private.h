@@ -34,6 +34,11 @@ SBIT__QUANTIZERS(SBIT__QUANTIZER_DECLARE)
 
 SBIT__FN const sbit__kind *sbit__kind_quantizer(void);
 
+/* The observer that a row asks for in place of OBSERVER.TYPE; NULL: none. */
+SBIT__FN const sbit_observer_row *sbit__quantizer_statistics(const sbit_quantizer_row *row,
+                                                             uint32_t target,
+                                                             const sbit_options *options);
+
 /* float8.c: the type that a row rounds to, and its largest number; SBIT_UNDEFINED: integers. */
 SBIT__FN sbit_dtype sbit__quantizer_float8(const sbit_quantizer_row *row, int32_t *largest);
 

@@ -32,6 +32,13 @@ SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_find(const sbit_ctx *ctx,
                                                                     name);
 }
 
+SBIT__FN const sbit_observer_row *sbit__quantizer_statistics(const sbit_quantizer_row *row,
+                                                             uint32_t target,
+                                                             const sbit_options *options)
+{
+    return row->statistics != NULL ? row->statistics(target, options) : NULL;
+}
+
 SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quantizer_row *row,
                                                   sbit_error *error)
 {

@@ -480,8 +480,8 @@ static sbit_status sbit__train_build(sbit_trainer *t, const sbit_graph *graph, s
         return sbit__fail_oom(error, 2 * limit * sizeof *ids);
     }
     SBIT__TRY(sbit__train_choose(t, desc, ids, &count, error));
-    const uint32_t forward = sbit_graph_node_limit(t->graph);
-    SBIT__TRY(sbit_graph_add_gradients(t->graph, t->loss, ids, count, ids + limit, error));
+    uint32_t forward = 0;
+    SBIT__TRY(sbit__gradients_build(t->graph, t->loss, ids, count, ids + limit, &forward, error));
     if (desc->checkpoint > 0) {
         SBIT__TRY(sbit__grad_recompute(t->graph, forward, (size_t)desc->checkpoint, error));
     }

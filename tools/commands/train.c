@@ -117,7 +117,7 @@ static int cli_train_model(cli_training *t)
         CLI_TRY(cli_calibration_open(&t->job));
         return cli_calibrate(&t->job);
     }
-    desc.keep_batch_norm = true;
+    desc.keep_batch_norm = desc.keep_dropout = true;
     if (!args->as_is && sbit_simplify(model->graph, &desc, NULL, &error) != SBIT_OK) {
         return cli_fail_library(&error, "'%s'", model->path);
     }
@@ -217,8 +217,13 @@ static int cli_train_trainer(cli_training *t)
 /* The model as trained so far, to be destroyed. */
 static int cli_train_built(cli_training *t, sbit_graph **out)
 {
+    static const char *const identity[] = {"identity"}; /* Dropout was for training */
+    sbit_simplify_desc desc;
     sbit_error error;
+    memset(&desc, 0, sizeof desc);
     memset(&error, 0, sizeof error);
+    desc.only = identity;
+    desc.only_count = 1;
     if (t->job.quant != NULL) {
         error.status = sbit_trainer_finish_qat(t->trainer, &error);
         error.status = error.status == SBIT_OK ? sbit_quant_build(t->job.quant, NULL, out, &error)
@@ -227,6 +232,9 @@ static int cli_train_built(cli_training *t, sbit_graph **out)
         error.status = sbit_graph_clone(t->job.model.graph, out, &error);
         error.status =
             error.status == SBIT_OK ? sbit_trainer_store(t->trainer, *out, &error) : error.status;
+        if (error.status == SBIT_OK && !t->job.args->as_is) {
+            error.status = sbit_simplify(*out, &desc, NULL, &error);
+        }
     }
     return error.status == SBIT_OK ? CLI_OK : cli_fail_library(&error, "cannot store the weights");
 }
