@@ -171,15 +171,19 @@ SBIT__FN int64_t sbit__last_panel(const sbit__last_kernels *kernels, int64_t lef
     return left >= widest ? widest : sbit__div_up(left, kernels->lanes) * kernels->lanes;
 }
 
-/* Output channel `j` of a group: from [in][taps] to [tap][depth][width]. */
-static void sbit__last_pack_column(const sbit__last_conv *conv, const float *from, int64_t width,
-                                   float *to)
+/* `lanes` output channels of a group, of which `count` exist: from [channel][in][taps] to
+ * [tap][in][width], merged or not; all lanes at once, so that a line of the cache is written once. */
+static void sbit__last_pack_lanes(const sbit__last_conv *conv, const float *from, int64_t count,
+                                  int64_t lanes, int64_t width, float *to)
 {
     const int64_t in = conv->shape.in_channels / conv->shape.groups;
     const int64_t taps = sbit__last_taps(&conv->shape);
-    for (int64_t c = 0; c < in; c++) { /* merged or not: tap after tap, channels inside */
+    for (int64_t c = 0; c < in; c++) {
         for (int64_t t = 0; t < taps; t++) {
-            to[(t * in + c) * width] = from[c * taps + t];
+            float *row = to + (t * in + c) * width;
+            for (int64_t j = 0; j < lanes; j++) {
+                row[j] = j < count ? from[(j * in + c) * taps + t] : 0.0f;
+            }
         }
     }
 }
@@ -190,19 +194,20 @@ static void sbit__last_pack_range(void *task, int64_t begin, int64_t end, int32_
     const sbit__conv_shape *s = &p->conv->shape;
     const int64_t out = s->out_channels / s->groups, in = s->in_channels / s->groups;
     const int64_t terms = sbit__last_taps(s) * in, side = p->conv->winograd + 2;
-    const int64_t widest = (int64_t)p->kernels->panel * p->kernels->lanes;
+    const int64_t lanes = p->kernels->lanes, widest = p->kernels->panel * lanes;
     (void)worker;
-    for (int64_t channel = begin; channel < end; channel++) {
-        const int64_t group = channel / out, column = channel % out;
-        const int64_t first = column / widest * widest;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t group = i * lanes / p->conv->columns, column = i * lanes % p->conv->columns;
+        const int64_t first = column / widest * widest, at = column - first;
         const int64_t width = sbit__last_panel(p->kernels, out - first);
-        const float *from = p->weights + channel * terms;
+        const int64_t count = sbit__smaller(lanes, out - column);
+        const float *from = p->weights + (group * out + column) * terms;
         if (p->conv->winograd != 0) {
             float *panel = p->packed + first * side * side * in;
-            sbit__last_winograd_pack(p->conv, from, in, width, panel + column - first);
+            sbit__last_winograd_pack(p->conv, from, count, lanes, width, panel + at);
         } else {
             float *panel = p->packed + (group * p->conv->columns + first) * terms;
-            sbit__last_pack_column(p->conv, from, width, panel + column - first);
+            sbit__last_pack_lanes(p->conv, from, count, lanes, width, panel + at);
         }
     }
 }
@@ -216,9 +221,9 @@ SBIT__FN void sbit__last_conv_pack(sbit_ctx *ctx, const sbit__last_conv *conv, c
     packing.kernels = sbit__last_of(ctx);
     packing.weights = weights;
     packing.packed = packed;
-    memset(packed, 0, conv->packed_bytes);
+    const int64_t taps = sbit__last_taps(s), lanes = packing.kernels->lanes;
     if (conv->depthwise) {
-        const int64_t taps = sbit__last_taps(s), lanes = packing.kernels->lanes;
+        memset(packed, 0, conv->packed_bytes);
         for (int64_t c = 0; c < s->groups; c++) {
             for (int64_t t = 0; t < taps; t++) {
                 packed[c / lanes * lanes * taps + t * lanes + c % lanes] = weights[c * taps + t];
@@ -226,8 +231,9 @@ SBIT__FN void sbit__last_conv_pack(sbit_ctx *ctx, const sbit__last_conv *conv, c
         }
         return;
     }
-    sbit__parallel_range(ctx, s->out_channels, 1 + 65536 / (sbit__last_taps(s) * s->in_channels + 1),
-                         sbit__last_pack_range, &packing);
+    sbit__parallel_range(ctx, s->groups * (conv->columns / lanes),
+                         1 + 65536 / (taps * s->in_channels * lanes + 1), sbit__last_pack_range,
+                         &packing);
 }
 
 /* >>run */

@@ -140,9 +140,9 @@ SBIT__FN int64_t sbit__last_panel(const sbit__last_kernels *kernels, int64_t lef
 SBIT__FN void sbit__last_activate(const sbit__last_job *job, int64_t rows, int64_t columns,
                                   int64_t step, float *y);
 SBIT__FN void sbit__last_winograd_plan(const sbit_ctx *ctx, sbit__last_conv *conv);
-/* One output channel's weights [in][3][3] as column of a panel [place][in][width]. */
+/* Weights [channel][in][3][3] of neighbours as columns of a panel [place][in][width]. */
 SBIT__FN void sbit__last_winograd_pack(const sbit__last_conv *conv, const float *weights,
-                                       int64_t in, int64_t width, float *to);
+                                       int64_t count, int64_t lanes, int64_t width, float *to);
 SBIT__FN void sbit__last_winograd_unit(const sbit__last_job *job, int64_t number, int32_t worker);
 
 /* >>pools: windows that lie outside of the input are cut */

@@ -66,23 +66,34 @@ static void sbit__winograd_factors(int64_t m, double g[6][3])
     }
 }
 
+/* G w G' of `lanes` output channels at once, of which `count` exist. */
 SBIT__FN void sbit__last_winograd_pack(const sbit__last_conv *conv, const float *weights,
-                                       int64_t in, int64_t width, float *to)
+                                       int64_t count, int64_t lanes, int64_t width, float *to)
 {
-    const int64_t n = conv->winograd + 2;
-    double g[6][3], half[6][3];
+    enum { MOST = 16 };
+    const int64_t n = conv->winograd + 2, in = conv->shape.in_channels;
+    double g[6][3], w[9][MOST], half[3][MOST];
     sbit__winograd_factors(conv->winograd, g);
-    for (int64_t c = 0; c < in; c++, weights += 9) {
-        for (int64_t i = 0; i < n; i++) {
-            for (int k = 0; k < 3; k++) {
-                half[i][k] = g[i][0] * (double)weights[k] + g[i][1] * (double)weights[3 + k] +
-                             g[i][2] * (double)weights[6 + k];
+    memset(w, 0, sizeof w);
+    for (int64_t c = 0; c < in; c++) {
+        for (int64_t j = 0; j < count; j++) {
+            for (int t = 0; t < 9; t++) {
+                w[t][j] = (double)weights[(j * in + c) * 9 + t];
             }
         }
         for (int64_t i = 0; i < n; i++) {
-            for (int64_t j = 0; j < n; j++) {
-                to[((i * n + j) * in + c) * width] = (float)(
-                    half[i][0] * g[j][0] + half[i][1] * g[j][1] + half[i][2] * g[j][2]);
+            for (int k = 0; k < 3; k++) {
+                for (int j = 0; j < MOST; j++) {
+                    half[k][j] = g[i][0] * w[k][j] + g[i][1] * w[3 + k][j] + g[i][2] * w[6 + k][j];
+                }
+            }
+            for (int64_t at = 0; at < n; at++) {
+                float *row = to + ((i * n + at) * in + c) * width, all[MOST];
+                for (int j = 0; j < MOST; j++) {
+                    all[j] = (float)(half[0][j] * g[at][0] + half[1][j] * g[at][1] +
+                                     half[2][j] * g[at][2]);
+                }
+                memcpy(row, all, (size_t)lanes * sizeof all[0]);
             }
         }
     }
