@@ -1795,8 +1795,19 @@ static int64_t zeros_of(const sbit_trainer *t, const char *name, int64_t count)
     return zeros;
 }
 
+/* Each epoch is worse than the one before it, as when masks grow. */
+static sbit_status falls(sbit_trainer *t, const sbit_train_report *r, void *user, double *score,
+                         sbit_error *error)
+{
+    (void)t;
+    (void)user;
+    (void)error;
+    *score = 1.0 - 0.1 * (double)r->epoch;
+    return SBIT_OK;
+}
+
 /* Half of every weight is masked step by step and stays zero under momentum and decay; a lottery
- * ticket has the first weights, where they are kept. */
+ * ticket has the first weights, where they are kept. The best epoch is one with the last masks. */
 TEST(pruned_while_training)
 {
     for (int rewind = 0; rewind < 2; rewind++) {
@@ -1806,6 +1817,7 @@ TEST(pruned_while_training)
         sbit_sconfig *config = NULL;
         sbit_sparse *sparse = NULL;
         sbit_train_desc desc;
+        sbit_train_report report;
         sbit_fit_desc fit;
         sbit_error error;
         sbit_trainer *t = NULL;
@@ -1815,8 +1827,10 @@ TEST(pruned_while_training)
         desc.learning_rate = 0.05f;
         desc.weight_decay = 1e-3f;
         desc.optimizer_options = "MOMENTUM: 0.9";
-        fit.epochs = 3;
+        fit.epochs = rewind == 1 ? 3 : 4;
         fit.batch = 16;
+        fit.measure = rewind == 1 ? NULL : falls;
+        fit.patience = 2;
         fit.rewind = rewind == 1;
         fit.sparse_end = rewind == 1 ? 14 : 0; /* the last step: nothing is trained after it */
         CHECK_MSG(sbit_sconfig_read(ctx, sparse_config, sizeof sparse_config - 1, &config,
@@ -1827,8 +1841,9 @@ TEST(pruned_while_training)
         CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
         fit.sparse = sparse;
         float *first = parameter_copy(t, "c1.weight");
-        CHECK_MSG(sbit_trainer_fit(t, &d->feed, &fit, NULL, &error) == SBIT_OK, "%s",
+        CHECK_MSG(sbit_trainer_fit(t, &d->feed, &fit, &report, &error) == SBIT_OK, "%s",
                   error.message);
+        CHECK_EQ_I64(report.best_epoch, rewind == 1 ? -1 : 2); /* step 13 of 20 is in the third */
         CHECK_EQ_I64(zeros_of(t, "c1.weight", 72), 37); /* Sparsebit: floor(ratio n) + 1 */
         CHECK_EQ_I64(zeros_of(t, "fc.weight", 12), 7);
         float *last = parameter_copy(t, "c1.weight");

@@ -179,13 +179,26 @@ static double sbit__epochs_rate(const sbit__epochs *fit, int64_t step)
     return fit->rate->factor(&fit->options, step - warm, fit->total - warm);
 }
 
+/* The step of the last masks. */
+static int64_t sbit__epochs_sparse_end(const sbit__epochs *fit)
+{
+    const int64_t end = fit->desc->sparse_end > 0 ? fit->desc->sparse_end : fit->total * 2 / 3;
+    return end > 0 ? end : 1;
+}
+
+/* Masks grow after this epoch, too: its score is that of another model than what is asked for. */
+static bool sbit__epochs_grows(const sbit__epochs *fit, int64_t epoch)
+{
+    return fit->desc->sparse != NULL && (epoch + 1) * fit->steps <= sbit__epochs_sparse_end(fit) &&
+           epoch + 1 < fit->epochs;
+}
+
 /* The weights go to the sparse, its masks to the trainer, if this is a step for that. */
 static sbit_status sbit__epochs_prune(sbit__epochs *fit, int64_t step, sbit_error *error)
 {
     sbit_trainer *t = fit->trainer;
     sbit_sparse *sparse = fit->desc->sparse;
-    int64_t end = fit->desc->sparse_end > 0 ? fit->desc->sparse_end : fit->total * 2 / 3;
-    end = end > 0 ? end : 1;
+    const int64_t end = sbit__epochs_sparse_end(fit);
     const int64_t tenth = end > 10 ? end / 10 : 1;
     const int64_t every = fit->desc->sparse_every > 0 ? fit->desc->sparse_every : tenth;
     if (sparse == NULL || step > end || (step % every != 0 && step != end)) {
@@ -259,16 +272,17 @@ static sbit_status sbit__epochs_measure(sbit__epochs *fit, sbit_train_report *re
     }
     sbit_trainer_swap_average(t);
     sbit_status status = fit->desc->measure(t, report, fit->desc->user, &score, error);
-    const bool better = best->data == NULL || score > best->score;
+    const bool counts = !sbit__epochs_grows(fit, report->epoch);
+    const bool better = counts && (best->data == NULL || score > best->score);
     if (status == SBIT_OK && better) {
         status = sbit__train_take(t, best, error);
         best->score = score;
         best->epoch = report->epoch;
     }
     sbit_trainer_swap_average(t);
-    best->waited = better ? 0 : best->waited + 1;
-    report->best = best->score;
-    report->best_epoch = best->epoch;
+    best->waited = better || !counts ? 0 : best->waited + 1;
+    report->best = best->data != NULL ? best->score : score;
+    report->best_epoch = best->data != NULL ? best->epoch : -1;
     *ends = fit->desc->patience > 0 && best->waited >= fit->desc->patience;
     return status;
 }
@@ -285,6 +299,7 @@ static sbit_status sbit__epochs_run(sbit__epochs *fit, sbit_train_report *last, 
     }
     /* stopped behind the last step of an epoch, before its score */
     const bool unmeasured = begin > 0 && begin % fit->steps == 0 && fit->desc->measure != NULL &&
+                            !sbit__epochs_grows(fit, t->report.epoch) &&
                             (t->best.data == NULL ||
                              t->best.epoch + t->best.waited < t->report.epoch);
     for (int64_t epoch = begin / fit->steps - (unmeasured ? 1 : 0);

@@ -219,7 +219,7 @@ typedef struct sbit_fit_desc {
     int64_t freeze_statistics; /* sbit_trainer_freeze_statistics after so many steps; 0: never */
     sbit_train_hook before_step, after_step, after_epoch; /* NULL: none */
     /* NULL: none. Called after each epoch, with the averages of desc.ema in place. At the end
-     * parameters and statistics are those of the best epoch. */
+     * parameters and statistics are those of the best epoch (of those with the last masks). */
     sbit_train_measure measure;
     int64_t patience; /* training ends after so many epochs that were not better; 0: it goes on */
     /* unstructured pruning while training: every `sparse_every` steps (0: 10 times in all) until
