@@ -18,7 +18,7 @@ typedef struct sbit__attribute_names {
 } sbit__attribute_names;
 
 static const sbit__attribute_names sbit__attributes[] = {
-    {SBIT__IS(INT), " K N accuracy_level aggregate_function align_corners allowzero antialias axis "
+    {SBIT__IS(INT), " K N accuracy_level align_corners allowzero antialias axis "
                     "batch_axis batch_dims bits block_size blocksize broadcast ceil_mode "
                     "center_point_box channels_last chunk_size count_include_pad default_int64 "
                     "detect_negative detect_positive do_rotary dtype end exclude_outside exclusive "
@@ -28,15 +28,19 @@ static const sbit__attribute_names sbit__attributes[] = {
                     "local_window_size max_gram_length max_skip_count maxsplit min_gram_length "
                     "n_targets new_axis noop_with_empty_axes num_groups num_heads num_outputs "
                     "num_scan_inputs offset_group onesided output_datatype output_dtype "
+                    "multi_class n_supports one_class replaced_value_int64 targets zeros "
                     "output_height output_sequence output_width past_present_share_buffer periodic "
-                    "post_transform precision q_num_heads qk_matmul_output_mode reverse "
+                    "precision q_num_heads qk_matmul_output_mode reverse "
                     "right_window_size rotary_embedding_dim rotary_interleaved sample_size "
                     "sampling_ratio saturate select_last_index size smooth_softmax "
                     "softmax_precision sorted spatial start stash_type storage_order time_axis "
                     "training_mode transA transB transBatchA transBatchB unidirectional upper "
                     "value_int "},
     {SBIT__IS(INTS),
-     " axes consumed_inputs dilations directions ends kernel_shape keys_int64s "
+     " axes cats_int64s class_ids class_nodeids class_treeids classlabels_int64s "
+     "classlabels_ints imputed_value_int64s inputdimensions nodes_nodeids nodes_treeids "
+     "target_ids target_nodeids target_treeids vectors_per_class consumed_inputs dilations "
+     "directions ends kernel_shape keys_int64s "
      "leaf_targetids ngram_counts ngram_indexes nodes_falseleafs nodes_falsenodeids "
      "nodes_featureids nodes_missing_value_tracks_true nodes_trueleafs "
      "nodes_truenodeids output_padding output_shape paddings pads perm pool_int64s "
@@ -47,25 +51,32 @@ static const sbit__attribute_names sbit__attributes[] = {
      " activation_gamma alpha beta bias clip cubic_coeff_a decay_factor "
      "default_float epsilon extrapolation_value gamma height_scale high lambd low "
      "mask_filter_value max mean min momentum norm_coefficient "
-     "norm_coefficient_post ratio scale softcap spatial_scale threshold value_float "
-     "width_scale "},
-    {SBIT__IS(FLOATS), " activation_params keys_floats scales value_floats values_floats weights "},
+     "norm_coefficient_post ratio replaced_value_float scale softcap spatial_scale threshold "
+     "value_float width_scale "},
+    {SBIT__IS(FLOATS),
+     " Scaler.scale activation_params base_values class_weights coefficients imputed_value_floats intercepts "
+     "kernel_params keys_floats nodes_hitrates nodes_values offset prob_a prob_b rho scales "
+     "support_vectors target_weights value_floats values_floats weights "},
     {SBIT__IS(STRING),
-     " activation approximate auto_pad case_change_action "
+     " activation aggregate_function approximate auto_pad case_change_action "
      "coordinate_transformation_mode default_string delimiter direction equation "
-     "k_quant_type keep_aspect_ratio_policy locale mode nearest_mode padding_mode "
-     "reduction round_mode update_rule v_quant_type value_string "},
-    {SBIT__IS(STRINGS), " activations classes_strings keys_strings pool_strings stopwords "
+     "k_quant_type keep_aspect_ratio_policy kernel_type locale mode nearest_mode norm padding_mode "
+     "post_transform reduction round_mode update_rule v_quant_type value_string "},
+    {SBIT__IS(STRINGS), " activations cats_strings classes_strings classlabels_strings "
+                        "keys_strings nodes_modes pool_strings stopwords "
                         "value_strings values_strings "},
-    {SBIT__IS(TENSOR), " default_tensor keys_tensor leaf_weights membership_values nodes_hitrates "
-                       "nodes_modes nodes_splits values_tensor "},
+    {SBIT__IS(TENSOR), " TreeEnsemble.nodes_hitrates TreeEnsemble.nodes_modes base_values_as_tensor "
+                       "class_weights_as_tensor default_tensor keys_tensor leaf_weights "
+                       "membership_values nodes_hitrates_as_tensor nodes_splits "
+                       "nodes_values_as_tensor target_weights_as_tensor values_tensor "},
     {SBIT__IS(GRAPH), " body else_branch prob_mod score_mod then_branch "},
     {SBIT__IS(SPARSE_TENSOR), " sparse_value "},
     {SBIT__IS(TYPE_PROTO), " type "},
     {SBIT__IS(FLOAT) | SBIT__IS(FLOATS), " activation_alpha activation_beta "},
     {SBIT__IS(FLOAT) | SBIT__IS(INT), " p "}, /* by the version */
     {SBIT__IS(INT) | SBIT__IS(STRING), " to "},
-    {SBIT__IS(INT), " Dropout.seed opset "},
+    {SBIT__IS(INT),
+     " Dropout.seed TreeEnsemble.aggregate_function TreeEnsemble.post_transform opset "},
     {SBIT__IS(FLOAT), " seed Pad.value FusedGemm.activation_alpha FusedGemm.activation_beta "},
     {SBIT__IS(TENSOR), " value "},
 };

@@ -1,19 +1,214 @@
-/* ml.c: of ai.onnx.ml: ArrayFeatureExtractor, Binarizer, LabelEncoder, TreeEnsemble. >>ml
+/* ml.c: of ai.onnx.ml: ArrayFeatureExtractor, Binarizer, LabelEncoder, CategoryMapper, and what
+ * the other files of this domain share. >>ml
  *
- * Called by: infer, exec. Calls: ops/elements.c.
+ * Called by: infer, exec, ops/ml_classic.c, ops/ml_trees.c. Calls: ops/elements.c.
  */
-#include "elements_private.h"
-#include "window_private.h"
+#include "ml_private.h"
 
-#include <math.h> /* exp, isnan, isinf */
+#include <math.h>  /* exp, fabs, log, sqrt */
+#include <stdio.h> /* snprintf */
 
 #if !SPARSEBIT_NO_OPS_ML
 
-#define SBIT__ML_DOMAIN "ai.onnx.ml"
-
-static sbit_status sbit__ml_bad(const sbit_op_call *call, const char *what, sbit_error *error)
+SBIT__FN sbit_status sbit__ml_bad(const sbit_op_call *call, const char *what, sbit_error *error)
 {
     return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "%s", what);
+}
+
+/* >>ml lists, words, labels */
+
+SBIT__FN sbit__ml_list sbit__ml_list_of(const sbit_op_call *call, const char *name)
+{
+    const sbit_attr *attr = sbit_node_attr(call->node, name);
+    sbit__ml_list list;
+    memset(&list, 0, sizeof list);
+    if (attr != NULL && attr->type == SBIT_ONNX_ATTR_FLOATS) {
+        list.floats = attr->floats;
+        list.count = (int64_t)attr->count;
+    } else if (attr != NULL && attr->type == SBIT_ONNX_ATTR_INTS) {
+        list.ints = attr->ints;
+        list.count = (int64_t)attr->count;
+    } else if (attr != NULL && attr->type == SBIT_ONNX_ATTR_FLOAT) {
+        list.floats = &attr->f;
+        list.count = 1;
+    } else if (attr != NULL && attr->type == SBIT_ONNX_ATTR_INT) {
+        list.ints = &attr->i;
+        list.count = 1;
+    }
+    return list;
+}
+
+SBIT__FN sbit__ml_list sbit__ml_list_or_tensor(const sbit_op_call *call, const char *name)
+{
+    char other[80];
+    sbit__ml_list list = sbit__ml_list_of(call, name);
+    snprintf(other, sizeof other, "%s_as_tensor", name);
+    const sbit_attr *attr = list.count == 0 ? sbit_node_attr(call->node, other) : NULL;
+    if (attr != NULL && attr->type == SBIT_ONNX_ATTR_TENSOR && attr->t.dtype != SBIT_STRING) {
+        list.tensor = &attr->t;
+        list.count = sbit_tensor_count(&attr->t);
+    }
+    return list;
+}
+
+SBIT__FN double sbit__ml_number(const sbit__ml_list *list, int64_t i)
+{
+    return list->floats != NULL ? (double)list->floats[i]
+           : list->ints != NULL ? (double)list->ints[i]
+                                : sbit__tensor_f64_at(list->tensor, i);
+}
+
+SBIT__FN sbit_status sbit__ml_word(const sbit_op_call *call, const char *name,
+                                   const char *const *words, int32_t count, int32_t *out,
+                                   sbit_error *error)
+{
+    const char *text = sbit_node_string(call->node, name, words[0]);
+    for (*out = 0; *out < count; (*out)++) {
+        if (strcmp(text, words[*out]) == 0) {
+            return SBIT_OK;
+        }
+    }
+    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "%s='%.40s' is not known", name, text);
+}
+
+SBIT__FN sbit_status sbit__ml_input(const sbit_op_call *call, sbit_dim *rows, sbit_dim *features,
+                                    sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    const sbit_type *x = call->in_type[0];
+    *rows = x->rank == 1 ? sbit__dim(1) : x->rank == 2 ? x->dims[0] : sbit__dim_any();
+    *features = x->rank == 1 || x->rank == 2 ? x->dims[x->rank - 1] : sbit__dim_any();
+    return x->rank < 0 || x->rank == 1 || x->rank == 2
+               ? SBIT_OK
+               : sbit_op_fail(call, SBIT_ERR_SHAPE, error, "its input is [N, features]");
+}
+
+SBIT__FN void sbit__ml_size(const sbit_tensor *x, int64_t *rows, int64_t *features)
+{
+    *rows = x->rank == 2 ? x->dims[0] : 1;
+    *features = x->dims[x->rank - 1];
+}
+
+SBIT__FN sbit_status sbit__ml_classes_of(const sbit_op_call *call, const char *ints,
+                                         sbit__ml_classes *out, sbit_error *error)
+{
+    const sbit_attr *attr = sbit_node_attr(call->node, "classlabels_strings");
+    const sbit__ml_list list = sbit__ml_list_of(call, ints);
+    memset(out, 0, sizeof *out);
+    if (attr != NULL && attr->type == SBIT_ONNX_ATTR_STRINGS && attr->count > 0) {
+        out->strings = attr->strings;
+        out->count = (int64_t)attr->count;
+    } else {
+        out->ints = list.ints;
+        out->count = list.count;
+    }
+    return out->count > 0 && out->count < 65536
+               ? SBIT_OK
+               : sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                              "it needs classlabels_strings or %s, 65535 at most", ints);
+}
+
+SBIT__FN void sbit__ml_classifier_types(const sbit_op_call *call, sbit_dim rows,
+                                        const sbit__ml_classes *classes, int64_t width)
+{
+    sbit_type *label = sbit__op_out(call, 0, classes->strings != NULL ? SBIT_STRING : SBIT_I64, 1);
+    sbit_type *scores = sbit__op_out(call, 1, SBIT_F32, 2);
+    if (label != NULL) {
+        label->dims[0] = rows;
+    }
+    if (scores != NULL) {
+        scores->dims[0] = rows;
+        scores->dims[1] = sbit__dim(width);
+    }
+}
+
+SBIT__FN void sbit__ml_set_label(const sbit_op_call *call, const sbit__ml_classes *classes,
+                                 int64_t row, int64_t which)
+{
+    if (classes->strings != NULL) {
+        ((sbit_str *)call->out[0]->data)[row] = classes->strings[which];
+    } else {
+        ((int64_t *)call->out[0]->data)[row] = classes->ints[which];
+    }
+}
+
+SBIT__FN int64_t sbit__ml_top(const double *y, int64_t n)
+{
+    int64_t top = 0;
+    for (int64_t i = 1; i < n; i++) {
+        top = y[i] > y[top] ? i : top;
+    }
+    return top;
+}
+
+/* >>ml post_transform */
+
+SBIT__FN sbit_status sbit__ml_post_of(const sbit_op_call *call, int32_t *out, sbit_error *error)
+{
+    static const char *const words[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
+    return sbit__ml_word(call, "post_transform", words, 5, out, error);
+}
+
+static double sbit__ml_logistic(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+/* The inverse of the normal distribution's integral, by Winitzki's formula as ONNX Runtime uses. */
+static double sbit__ml_probit(double p)
+{
+    const double x = 2.0 * p - 1.0, half = 0.5 * log((1.0 - x) * (1.0 + x));
+    const double a = 2.0 / (3.14159265358979 * 0.147) + half;
+    const double root = sqrt(sqrt(a * a - 2.0 * half / 0.147) - a);
+    return 1.41421356237310 * (x < 0.0 ? -root : root);
+}
+
+SBIT__FN void sbit__ml_transform(int32_t post, double *y, int64_t n)
+{
+    const bool softmax = post == SBIT__ML_SOFTMAX || post == SBIT__ML_SOFTMAX_ZERO;
+    const double most = n > 0 ? y[sbit__ml_top(y, n)] : 0.0;
+    double sum = 0.0;
+    for (int64_t k = 0; k < n; k++) {
+        if (post == SBIT__ML_LOGISTIC) {
+            y[k] = sbit__ml_logistic(y[k]);
+        } else if (post == SBIT__ML_PROBIT) {
+            y[k] = sbit__ml_probit(y[k]);
+        } else if (softmax && (post == SBIT__ML_SOFTMAX || fabs(y[k]) > 1e-7)) {
+            y[k] = exp(y[k] - most);
+            sum += y[k];
+        } else if (softmax) { /* scores of zero stay */
+            y[k] *= exp(-most);
+        }
+    }
+    for (int64_t k = 0; softmax && sum > 0.0 && k < n; k++) {
+        y[k] /= sum;
+    }
+}
+
+SBIT__FN void sbit__ml_pair(int32_t post, bool complement, double score, double y[2])
+{
+    y[1] = score;
+    y[0] = complement && post != SBIT__ML_LOGISTIC ? 1.0 - score : -score;
+    if (post == SBIT__ML_PROBIT) {
+        y[0] = 1.0 - score;
+    }
+    if (post == SBIT__ML_PROBIT || post == SBIT__ML_LOGISTIC) {
+        sbit__ml_transform(post, y, 2);
+    }
+}
+
+SBIT__FN void sbit__ml_load(const sbit_tensor *x, int64_t row, int64_t features, double *out)
+{
+    for (int64_t i = 0; i < features; i++) {
+        out[i] = sbit__tensor_f64_at(x, row * features + i);
+    }
+}
+
+SBIT__FN void sbit__ml_store(sbit_tensor *out, int64_t row, const double *y, int64_t n)
+{
+    for (int64_t k = 0; out != NULL && k < n; k++) {
+        sbit__tensor_set_f64(out, row * n + k, y[k]);
+    }
 }
 
 /* >>ml features: elements of the last axis by number */
@@ -117,7 +312,12 @@ typedef struct sbit__labels {
     sbit_tensor keys, values;
 } sbit__labels;
 
-/* Version 1: classes_strings are keys or values, their numbers the other side (no tensor). */
+/* LabelEncoder-1: classes_strings are keys or values, their numbers the other side (no tensor). */
+static bool sbit__labels_by_place(const sbit_op_call *call)
+{
+    return call->row->since_version == 1 && call->row->op_type[0] == 'L';
+}
+
 static sbit_status sbit__labels_of(const sbit_op_call *call, sbit__labels *labels,
                                    sbit_error *error)
 {
@@ -126,7 +326,11 @@ static sbit_status sbit__labels_of(const sbit_op_call *call, sbit__labels *label
     static const char *const values[4] = {"values_strings", "values_int64s", "values_floats",
                                           "values_tensor"};
     static const char *const classes[4] = {"classes_strings", "", "", ""};
-    if (call->row->since_version == 1) {
+    static const char *const texts[4] = {"cats_strings", "", "", ""};
+    static const char *const numbers[4] = {"", "cats_int64s", "", ""};
+    const bool mapper = call->row->op_type[0] == 'C'; /* CategoryMapper: to what the input is not */
+    const bool to_text = mapper && sbit__in_dtype(call, 0) != SBIT_STRING;
+    if (sbit__labels_by_place(call)) {
         sbit_tensor *side =
             sbit__in_dtype(call, 0) == SBIT_STRING ? &labels->keys : &labels->values;
         memset(labels, 0, sizeof *labels);
@@ -134,10 +338,10 @@ static sbit_status sbit__labels_of(const sbit_op_call *call, sbit__labels *label
                    ? SBIT_OK
                    : sbit__ml_bad(call, "attribute classes_strings is missing", error);
     }
-    if (!sbit__labels_side(call, keys, &labels->keys) ||
-        !sbit__labels_side(call, values, &labels->values) ||
+    if (!sbit__labels_side(call, to_text ? numbers : mapper ? texts : keys, &labels->keys) ||
+        !sbit__labels_side(call, to_text ? texts : mapper ? numbers : values, &labels->values) ||
         sbit_tensor_count(&labels->keys) != sbit_tensor_count(&labels->values)) {
-        return sbit__ml_bad(call, "keys_* and values_* have the same number of entries", error);
+        return sbit__ml_bad(call, "its keys and values have the same number of entries", error);
     }
     return sbit__in_dtype(call, 0) == SBIT_UNDEFINED ||
                    sbit__in_dtype(call, 0) == labels->keys.dtype
@@ -153,7 +357,7 @@ static sbit_status sbit__labels_infer(const sbit_op_call *call, sbit_error *erro
     sbit__op_same_type(call, 0, 0);
     if (call->output_count > 0 && call->out_type[0] != NULL) {
         const sbit_dtype first = sbit__in_dtype(call, 0) == SBIT_STRING ? SBIT_I64 : SBIT_STRING;
-        call->out_type[0]->dtype = call->row->since_version == 1 ? first : labels.values.dtype;
+        call->out_type[0]->dtype = sbit__labels_by_place(call) ? first : labels.values.dtype;
     }
     return SBIT_OK;
 }
@@ -192,7 +396,7 @@ static sbit_status sbit__labels_run(const sbit_op_call *call, sbit_error *error)
     sbit_tensor *out = call->out[0];
     sbit__labels labels;
     SBIT__TRY(sbit__labels_of(call, &labels, error));
-    const bool numbers = call->row->since_version == 1;
+    const bool numbers = sbit__labels_by_place(call);
     for (int64_t i = 0; i < sbit_tensor_count(x); i++) {
         int64_t found = -1;
         if (numbers && x->dtype != SBIT_STRING) { /* the number is the place */
@@ -214,265 +418,22 @@ static sbit_status sbit__labels_run(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
-/* >>ml trees (version 5): nodes with two branches, each another node or a leaf */
-
-typedef struct sbit__trees {
-    const sbit_attr *roots, *features, *true_ids, *false_ids, *true_leaf, *false_leaf, *targets;
-    const sbit_attr *nan_true; /* NULL: false everywhere */
-    const sbit_tensor *splits, *modes, *weights, *members;
-    int64_t nodes, leaves, n_targets, aggregate, post;
-} sbit__trees;
-
-static const sbit_attr *sbit__trees_ints(const sbit_op_call *call, const char *name, int64_t count)
-{
-    const sbit_attr *attr = sbit_node_attr(call->node, name);
-    return attr != NULL && (count < 0 || (int64_t)attr->count == count) ? attr : NULL;
-}
-
-static const sbit_tensor *sbit__trees_tensor(const sbit_op_call *call, const char *name)
-{
-    const sbit_attr *attr = sbit_node_attr(call->node, name);
-    return attr != NULL ? &attr->t : NULL;
-}
-
-static sbit_status sbit__trees_of(const sbit_op_call *call, sbit__trees *t, sbit_error *error)
-{
-    memset(t, 0, sizeof *t);
-    t->splits = sbit__trees_tensor(call, "nodes_splits");
-    t->modes = sbit__trees_tensor(call, "nodes_modes");
-    t->weights = sbit__trees_tensor(call, "leaf_weights");
-    t->members = sbit__trees_tensor(call, "membership_values");
-    t->n_targets = sbit_node_int(call->node, "n_targets", 1);
-    t->aggregate = sbit_node_int(call->node, "aggregate_function", 1);
-    t->post = sbit_node_int(call->node, "post_transform", 0);
-    if (t->splits == NULL || t->modes == NULL || t->weights == NULL) {
-        return sbit__ml_bad(call, "nodes_splits, nodes_modes or leaf_weights is missing", error);
-    }
-    t->nodes = sbit_tensor_count(t->splits);
-    t->leaves = sbit_tensor_count(t->weights);
-    t->roots = sbit__trees_ints(call, "tree_roots", -1);
-    t->features = sbit__trees_ints(call, "nodes_featureids", t->nodes);
-    t->true_ids = sbit__trees_ints(call, "nodes_truenodeids", t->nodes);
-    t->false_ids = sbit__trees_ints(call, "nodes_falsenodeids", t->nodes);
-    t->true_leaf = sbit__trees_ints(call, "nodes_trueleafs", t->nodes);
-    t->false_leaf = sbit__trees_ints(call, "nodes_falseleafs", t->nodes);
-    t->targets = sbit__trees_ints(call, "leaf_targetids", t->leaves);
-    t->nan_true = sbit__trees_ints(call, "nodes_missing_value_tracks_true", t->nodes);
-    bool good = t->roots != NULL && t->features != NULL && t->true_ids != NULL &&
-                t->false_ids != NULL && t->true_leaf != NULL && t->false_leaf != NULL &&
-                t->targets != NULL && sbit_tensor_count(t->modes) == t->nodes &&
-                t->n_targets >= 1 && t->n_targets < INT32_MAX && t->aggregate >= 0 &&
-                t->aggregate <= 3 && t->post >= 0 && t->post <= 4;
-    for (int64_t i = 0; good && i < t->nodes; i++) {
-        const int64_t yes = t->true_ids->ints[i], no = t->false_ids->ints[i];
-        good = t->features->ints[i] >= 0 && yes >= 0 && no >= 0 &&
-               yes < (t->true_leaf->ints[i] != 0 ? t->leaves : t->nodes) &&
-               no < (t->false_leaf->ints[i] != 0 ? t->leaves : t->nodes);
-    }
-    for (int64_t i = 0; good && i < t->leaves; i++) {
-        good = t->targets->ints[i] >= 0 && t->targets->ints[i] < t->n_targets;
-    }
-    for (size_t i = 0; good && i < t->roots->count; i++) {
-        good = t->roots->ints[i] >= 0 && t->roots->ints[i] < t->nodes;
-    }
-    return good ? SBIT_OK : sbit__ml_bad(call, "the attributes of its trees do not fit", error);
-}
-
-static sbit_status sbit__trees_infer(const sbit_op_call *call, sbit_error *error)
-{
-    sbit__trees trees;
-    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
-    SBIT__TRY(sbit__trees_of(call, &trees, error));
-    const sbit_type *x = call->in_type[0];
-    if (x->rank >= 0 && x->rank != 2) {
-        return sbit__ml_bad(call, "its input is [N, features]", error);
-    }
-    sbit_type *out = sbit__op_out(call, 0, x->dtype, 2);
-    if (out != NULL && x->rank == 2) {
-        out->dims[0] = x->dims[0];
-    }
-    if (out != NULL) {
-        out->dims[1] = sbit__dim(trees.n_targets);
-    }
-    return SBIT_OK;
-}
-
-/* Whether x is in the set of a node: sets follow each other in the order of such nodes, each ended
- * by a NaN. */
-static bool sbit__trees_member(const sbit__trees *t, int64_t node, double x)
-{
-    int64_t at = 0;
-    const int64_t end = t->members != NULL ? sbit_tensor_count(t->members) : 0;
-    for (int64_t i = 0; i < node; i++) {
-        if (sbit__tensor_i64_at(t->modes, i) == 6) {
-            while (at < end && !isnan(sbit__tensor_f64_at(t->members, at))) {
-                at++;
-            }
-            at++;
-        }
-    }
-    for (; at < end && !isnan(sbit__tensor_f64_at(t->members, at)); at++) {
-        const double member = sbit__tensor_f64_at(t->members, at);
-        if (!(x < member || x > member) && !isnan(x)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool sbit__trees_goes_true(const sbit__trees *t, int64_t node, double x)
-{
-    const double split = sbit__tensor_f64_at(t->splits, node);
-    if (isnan(x)) {
-        return t->nan_true != NULL && t->nan_true->ints[node] != 0;
-    }
-    switch (sbit__tensor_i64_at(t->modes, node)) {
-    case 0:
-        return x <= split;
-    case 1:
-        return x < split;
-    case 2:
-        return x >= split;
-    case 3:
-        return x > split;
-    case 4:
-        return !(x < split || x > split);
-    case 5:
-        return x < split || x > split;
-    default:
-        return sbit__trees_member(t, node, x);
-    }
-}
-
-/* The leaf that a row reaches; -1: the nodes run in a circle. */
-static int64_t sbit__trees_leaf(const sbit__trees *t, int64_t root, const sbit_tensor *x,
-                                int64_t row)
-{
-    int64_t node = root;
-    for (int64_t steps = 0; steps < t->nodes; steps++) {
-        const double value = sbit__tensor_f64_at(x, row * x->dims[1] + t->features->ints[node]);
-        const bool yes = sbit__trees_goes_true(t, node, value);
-        const int64_t next = yes ? t->true_ids->ints[node] : t->false_ids->ints[node];
-        if ((yes ? t->true_leaf : t->false_leaf)->ints[node] != 0) {
-            return next;
-        }
-        node = next;
-    }
-    return -1;
-}
-
-/* The inverse of the normal distribution's integral, by Winitzki's formula as ONNX Runtime uses. */
-static double sbit__trees_probit(double p)
-{
-    const double x = 2.0 * p - 1.0, half = 0.5 * log((1.0 - x) * (1.0 + x));
-    const double a = 2.0 / (3.14159265358979 * 0.147) + half;
-    const double root = sqrt(sqrt(a * a - 2.0 * half / 0.147) - a);
-    return 1.41421356237310 * (x < 0.0 ? -root : root);
-}
-
-static void sbit__trees_post(const sbit__trees *t, double *y)
-{
-    double most = y[0], sum = 0.0;
-    for (int64_t k = 0; k < t->n_targets; k++) {
-        most = y[k] > most ? y[k] : most;
-    }
-    for (int64_t k = 0; k < t->n_targets; k++) {
-        if (t->post == 2) {
-            y[k] = 1.0 / (1.0 + exp(-y[k]));
-        } else if (t->post == 4) {
-            y[k] = sbit__trees_probit(y[k]);
-        } else if (t->post == 1 || (t->post == 3 && (y[k] < 0.0 || y[k] > 0.0))) {
-            y[k] = exp(y[k] - most);
-            sum += y[k];
-        }
-    }
-    for (int64_t k = 0; (t->post == 1 || t->post == 3) && sum > 0.0 && k < t->n_targets; k++) {
-        y[k] /= sum;
-    }
-}
-
-static sbit_status sbit__trees_row(const sbit_op_call *call, const sbit__trees *t, int64_t row,
-                                   double *y, sbit_error *error)
-{
-    for (int64_t k = 0; k < t->n_targets; k++) {
-        y[k] = t->aggregate < 2 ? 0.0 : t->aggregate == 2 ? (double)INFINITY : -(double)INFINITY;
-    }
-    for (size_t i = 0; i < t->roots->count; i++) {
-        const int64_t leaf = sbit__trees_leaf(t, t->roots->ints[i], call->in[0], row);
-        if (leaf < 0) {
-            return sbit__ml_bad(call, "a tree runs in a circle", error);
-        }
-        const double weight = sbit__tensor_f64_at(t->weights, leaf);
-        double *to = &y[t->targets->ints[leaf]];
-        if (t->aggregate < 2) {
-            *to += weight;
-        } else {
-            *to = (t->aggregate == 2 ? weight < *to : weight > *to) ? weight : *to;
-        }
-    }
-    for (int64_t k = 0; k < t->n_targets; k++) {
-        y[k] = t->aggregate == 0 ? y[k] / (double)t->roots->count : y[k];
-        y[k] = isinf(y[k]) ? 0.0 : y[k];
-    }
-    sbit__trees_post(t, y);
-    return SBIT_OK;
-}
-
-static sbit_status sbit__trees_prepare(const sbit_op_call *call, sbit_error *error)
-{
-    SBIT__TRY(sbit__op_check(call, error));
-    *call->scratch_bytes = (size_t)sbit_node_int(call->node, "n_targets", 1) * sizeof(double);
-    return SBIT_OK;
-}
-
-static sbit_status sbit__trees_run(const sbit_op_call *call, sbit_error *error)
-{
-    sbit__trees t;
-    double *y = (double *)call->scratch;
-    SBIT__TRY(sbit__trees_of(call, &t, error));
-    for (int64_t i = 0; i < t.nodes; i++) {
-        if (t.features->ints[i] >= call->in[0]->dims[1]) {
-            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
-                                "a tree asks for feature %lld, the input has %lld",
-                                (long long)t.features->ints[i], (long long)call->in[0]->dims[1]);
-        }
-    }
-    for (int64_t row = 0; row < call->in[0]->dims[0]; row++) {
-        SBIT__TRY(sbit__trees_row(call, &t, row, y, error));
-        for (int64_t k = 0; k < t.n_targets; k++) {
-            sbit__tensor_set_f64(call->out[0], row * t.n_targets + k, y[k]);
-        }
-    }
-    return SBIT_OK;
-}
-
 /* ---- rows */
-
-#define SBIT__ML_ROW(name, version, types, infer, prepare, run)                                    \
-    {                                                                                              \
-        SBIT__ML_DOMAIN, name, version, types, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL,  \
-            NULL                                                                                   \
-    }
-#define SBIT__ML_NUMBERS (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64) | SBIT_T(SBIT_I64) | SBIT_T(SBIT_I32))
 
 static const sbit_op_row sbit__ml_table[] = {
     SBIT__ML_ROW("ArrayFeatureExtractor", 1, SBIT__ML_NUMBERS | SBIT_T(SBIT_STRING),
                  sbit__features_infer, NULL, sbit__features_run),
     SBIT__ML_ROW("Binarizer", 1, SBIT__ML_NUMBERS, sbit__binarizer_infer, NULL,
                  sbit__binarizer_run),
+    SBIT__ML_ROW("CategoryMapper", 1, SBIT_T(SBIT_STRING) | SBIT_T(SBIT_I64), sbit__labels_infer,
+                 NULL, sbit__labels_run),
     SBIT__ML_ROW("LabelEncoder", 1, SBIT_T(SBIT_STRING) | SBIT_T(SBIT_I64), sbit__labels_infer,
                  NULL, sbit__labels_run),
     SBIT__ML_ROW("LabelEncoder", 2, SBIT_T(SBIT_STRING) | SBIT_T(SBIT_I64) | SBIT_T(SBIT_F32),
                  sbit__labels_infer, NULL, sbit__labels_run),
     SBIT__ML_ROW("LabelEncoder", 4, SBIT__ML_NUMBERS | SBIT_T(SBIT_STRING) | SBIT_T(SBIT_I16),
                  sbit__labels_infer, NULL, sbit__labels_run),
-    SBIT__ML_ROW("TreeEnsemble", 5, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64) | SBIT_T(SBIT_F16),
-                 sbit__trees_infer, sbit__trees_prepare, sbit__trees_run),
 };
-
-#undef SBIT__ML_ROW
-#undef SBIT__ML_NUMBERS
-#undef SBIT__ML_DOMAIN
 
 SBIT__FN const sbit_op_row *sbit__op_rows_ml(size_t *count)
 {

@@ -100,7 +100,10 @@ extern "C" {
 #if SPARSEBIT_NO_OPS_ML
 #define SBIT__OPS_ML(X)
 #else
-#define SBIT__OPS_ML(X) X(ml) /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */
+#define SBIT__OPS_ML(X)                                                                            \
+    X(ml) /* ai.onnx.ml: LabelEncoder ... */                                                       \
+    X(ml_classic) /* scalers, linear models, support vector machines */                            \
+    X(ml_trees)   /* TreeEnsemble* */
 #endif
 #if SPARSEBIT_NO_OPS_ATTENTION
 #define SBIT__OPS_ATTENTION(X)

@@ -42,7 +42,11 @@ static const sbit__op_switch sbit__op_switches[] = {
     SBIT__OP_SWITCH(SIGNAL, "DFT STFT HannWindow HammingWindow BlackmanWindow MelWeightMatrix"),
     SBIT__OP_SWITCH(ML,
                     "ai.onnx.ml.ArrayFeatureExtractor ai.onnx.ml.Binarizer ai.onnx.ml.LabelEncoder "
-                    "ai.onnx.ml.TreeEnsemble"),
+                    "ai.onnx.ml.CategoryMapper ai.onnx.ml.FeatureVectorizer ai.onnx.ml.Imputer "
+                    "ai.onnx.ml.LinearClassifier ai.onnx.ml.LinearRegressor ai.onnx.ml.Normalizer "
+                    "ai.onnx.ml.OneHotEncoder ai.onnx.ml.SVMClassifier ai.onnx.ml.SVMRegressor "
+                    "ai.onnx.ml.Scaler ai.onnx.ml.TreeEnsemble ai.onnx.ml.TreeEnsembleClassifier "
+                    "ai.onnx.ml.TreeEnsembleRegressor"),
     SBIT__OP_SWITCH(
         ATTENTION,
         "Attention sbit.Attention RotaryEmbedding sbit.RotaryEmbedding sbit.AttentionGrad "

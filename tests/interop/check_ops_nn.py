@@ -332,7 +332,7 @@ def make(root):
     return made
 
 
-def main():
+def main(name="check_ops_nn"):
     root = os.path.join(c.TMP, "ops")
     program = os.environ.get("SBIT_CONFORMANCE")
     if not program:
@@ -351,7 +351,7 @@ def main():
         passed = sum(line.startswith("pass ") for line in lines)
         c.check(passed == len(made), "%d of %d cases agree with ONNX Runtime, %s threads"
                 % (passed, len(made), threads))
-    c.finish("check_ops_nn")
+    c.finish(name)
 
 
 if __name__ == "__main__":
