@@ -10,7 +10,8 @@
  *     out y f32 N,4                          an output; type "?" for one that is not declared
  *
  * Nodes in other domains are written "domain:Type". One line each; "#" begins a comment line. An
- * attribute is an integer, a float (with a '.'), a list of either, a body or text.
+ * attribute is an integer, a float (with a '.'), a list of either or of text that begins with a
+ * capital letter, a body or text.
  */
 #ifndef SBIT_MODEL_TEXT_H
 #define SBIT_MODEL_TEXT_H
@@ -188,6 +189,7 @@ TEST_FN void model_attribute(model_state *state, model_bytes *node, const char *
 {
     model_bytes attr = {NULL, 0, 0};
     const bool list = value[0] == '[';
+    const bool words = list && value[1] >= 'A' && value[1] <= 'Z';
     const bool number = list || strchr("-0123456789", value[0]) != NULL;
     const bool real = number && strpbrk(value, ".einf") != NULL;
     model_text_of(&attr, 1, name);
@@ -211,14 +213,16 @@ TEST_FN void model_attribute(model_state *state, model_bytes *node, const char *
     } else {
         for (const char *at = value + 1; *at != ']' && *at != '\0';) {
             const size_t n = strcspn(at, ",]");
-            if (real) {
+            if (words) {
+                model_block(&attr, 9, at, n);
+            } else if (real) {
                 model_float(&attr, 7, (float)atof(at));
             } else {
                 model_int(&attr, 8, atoll(at));
             }
             at += n + (at[n] == ',' ? 1 : 0);
         }
-        model_int(&attr, 20, real ? 6 : 7);
+        model_int(&attr, 20, words ? 8 : real ? 6 : 7);
     }
     model_message(node, 5, &attr);
 }

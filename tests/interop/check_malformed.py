@@ -1,6 +1,6 @@
 """check_malformed.py: operators that the ONNX project has no tests of, broken field by field.
 
-Models of one integer operator or one of com.microsoft (made by check_qlinear.py and check_microsoft.py), all of whose
+Models of one operator of integers, com.microsoft or ai.onnx.ml (made by check_qlinear.py, _microsoft.py, _ml.py), all of whose
 inputs are fed, in the layout of the ONNX backend data; build/test_malformed breaks them (SBIT_MALFORMED names another
 program, SBIT_BAD_STRIDE how many breakages are tried).
 """
@@ -13,6 +13,7 @@ from onnx import numpy_helper
 
 import _common as c
 import check_microsoft
+import check_ml
 import check_qlinear as q
 
 EACH = 4
@@ -39,7 +40,7 @@ def main():
         tests = os.path.join(c.ROOT, "tests")
         subprocess.run(["make", "-s", "-C", tests, "build/test_malformed"], check=True)
         program = os.path.join(tests, "build", "test_malformed")
-    for group, kinds in (("q", QLINEAR), ("ms", check_microsoft.KINDS)):
+    for group, kinds in (("q", QLINEAR), ("ms", check_microsoft.KINDS), ("ml", check_ml.KINDS)):
         for kind in kinds:
             for i in range(EACH):
                 write(os.path.join(root, "node", "test_%s_%s_%d" % (group, kind.__name__, i)), kind())
@@ -47,7 +48,7 @@ def main():
     env.setdefault("SBIT_BAD_STRIDE", "41")
     done = subprocess.run([program, "every_field"], env=env, capture_output=True, text=True)
     print(done.stdout)
-    c.check(done.returncode == 0, "what is broken in operators of integers and of com.microsoft is an error that names the node")
+    c.check(done.returncode == 0, "what is broken in operators of integers, com.microsoft and ai.onnx.ml is an error that names the node")
     c.finish("check_malformed")
 
 

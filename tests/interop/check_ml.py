@@ -234,7 +234,9 @@ def tree_classifier():
                 **as_tensors(x, a, ("nodes_values", "class_weights", "base_values", "nodes_hitrates")))
 
 
+KINDS = [scaler, imputer, normalizer, one_hot, mapper, vectorizer, linear_regressor, linear_classifier, svm_regressor,
+         svm_classifier, tree_regressor, tree_classifier]
+
 if __name__ == "__main__":
-    nn.KINDS[:] = [scaler, imputer, normalizer, one_hot, mapper, vectorizer, linear_regressor, linear_classifier,
-                   svm_regressor, svm_classifier, tree_regressor, tree_classifier]
+    nn.KINDS[:] = KINDS
     sys.exit(nn.main("check_ml"))
