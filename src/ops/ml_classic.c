@@ -260,12 +260,12 @@ static sbit_status sbit__vectorizer_run(const sbit_op_call *call, sbit_error *er
 
 /* >>ml-classic linear models: y = W x + b */
 
-typedef struct sbit__linear {
+typedef struct sbit__ml_linear {
     sbit__ml_list weights, bias;
     sbit__ml_classes classes; /* LinearClassifier */
     int64_t rows, features;   /* of W */
     int32_t post;
-} sbit__linear;
+} sbit__ml_linear;
 
 static double sbit__ml_dot(const double *x, const sbit__ml_list *w, int64_t from, int64_t n)
 {
@@ -277,8 +277,8 @@ static double sbit__ml_dot(const double *x, const sbit__ml_list *w, int64_t from
 }
 
 /* Two classes may share one row. */
-static sbit_status sbit__linear_of(const sbit_op_call *call, bool classifies, sbit_dim features,
-                                   sbit__linear *m, sbit_error *error)
+static sbit_status sbit__ml_linear_of(const sbit_op_call *call, bool classifies, sbit_dim features,
+                                   sbit__ml_linear *m, sbit_error *error)
 {
     memset(m, 0, sizeof *m);
     m->weights = sbit__ml_list_of(call, "coefficients");
@@ -304,19 +304,19 @@ static sbit_status sbit__linear_of(const sbit_op_call *call, bool classifies, sb
                : SBIT_OK;
 }
 
-static sbit_status sbit__linear_scratch(const sbit_op_call *call, bool classifies, sbit_error *error)
+static sbit_status sbit__ml_linear_scratch(const sbit_op_call *call, bool classifies, sbit_error *error)
 {
     sbit_dim rows, features;
-    sbit__linear m;
+    sbit__ml_linear m;
     SBIT__TRY(sbit__op_check(call, error));
     SBIT__TRY(sbit__ml_input(call, &rows, &features, error));
-    SBIT__TRY(sbit__linear_of(call, classifies, features, &m, error));
+    SBIT__TRY(sbit__ml_linear_of(call, classifies, features, &m, error));
     *call->scratch_bytes = (size_t)(m.features + m.rows + 2) * sizeof(double);
     return SBIT_OK;
 }
 
 /* Row `row` of W x + b, in scratch memory. */
-static double *sbit__linear_row(const sbit_op_call *call, const sbit__linear *m, int64_t row)
+static double *sbit__ml_linear_row(const sbit_op_call *call, const sbit__ml_linear *m, int64_t row)
 {
     double *x = (double *)call->scratch, *y = x + m->features;
     sbit__ml_load(call->in[0], row, m->features, x);
@@ -327,12 +327,12 @@ static double *sbit__linear_row(const sbit_op_call *call, const sbit__linear *m,
     return y;
 }
 
-static sbit_status sbit__linear_regressor_infer(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__ml_linear_regressor_infer(const sbit_op_call *call, sbit_error *error)
 {
     sbit_dim rows, features;
-    sbit__linear m;
+    sbit__ml_linear m;
     SBIT__TRY(sbit__ml_input(call, &rows, &features, error));
-    SBIT__TRY(sbit__linear_of(call, false, features, &m, error));
+    SBIT__TRY(sbit__ml_linear_of(call, false, features, &m, error));
     sbit_type *out = sbit__op_out(call, 0, SBIT_F32, 2);
     if (out != NULL) {
         out->dims[0] = rows;
@@ -341,48 +341,48 @@ static sbit_status sbit__linear_regressor_infer(const sbit_op_call *call, sbit_e
     return SBIT_OK;
 }
 
-static sbit_status sbit__linear_regressor_prepare(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__ml_linear_regressor_prepare(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__linear_scratch(call, false, error);
+    return sbit__ml_linear_scratch(call, false, error);
 }
 
-static sbit_status sbit__linear_regressor_run(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__ml_linear_regressor_run(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__linear m;
+    sbit__ml_linear m;
     int64_t rows, features;
     sbit__ml_size(call->in[0], &rows, &features);
-    SBIT__TRY(sbit__linear_of(call, false, sbit__dim(features), &m, error));
+    SBIT__TRY(sbit__ml_linear_of(call, false, sbit__dim(features), &m, error));
     for (int64_t row = 0; row < rows; row++) {
-        double *y = sbit__linear_row(call, &m, row);
+        double *y = sbit__ml_linear_row(call, &m, row);
         sbit__ml_transform(m.post, y, m.rows);
         sbit__ml_store(call->out[0], row, y, m.rows);
     }
     return SBIT_OK;
 }
 
-static sbit_status sbit__linear_classifier_infer(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__ml_linear_classifier_infer(const sbit_op_call *call, sbit_error *error)
 {
     sbit_dim rows, features;
-    sbit__linear m;
+    sbit__ml_linear m;
     SBIT__TRY(sbit__ml_input(call, &rows, &features, error));
-    SBIT__TRY(sbit__linear_of(call, true, features, &m, error));
+    SBIT__TRY(sbit__ml_linear_of(call, true, features, &m, error));
     sbit__ml_classifier_types(call, rows, &m.classes, m.classes.count);
     return SBIT_OK;
 }
 
-static sbit_status sbit__linear_classifier_prepare(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__ml_linear_classifier_prepare(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__linear_scratch(call, true, error);
+    return sbit__ml_linear_scratch(call, true, error);
 }
 
-static sbit_status sbit__linear_classifier_run(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__ml_linear_classifier_run(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__linear m;
+    sbit__ml_linear m;
     int64_t rows, features;
     sbit__ml_size(call->in[0], &rows, &features);
-    SBIT__TRY(sbit__linear_of(call, true, sbit__dim(features), &m, error));
+    SBIT__TRY(sbit__ml_linear_of(call, true, sbit__dim(features), &m, error));
     for (int64_t row = 0; row < rows; row++) {
-        double *y = sbit__linear_row(call, &m, row);
+        double *y = sbit__ml_linear_row(call, &m, row);
         const bool one = m.rows < m.classes.count;
         sbit__ml_set_label(call, &m.classes, row, one ? y[0] > 0.0 : sbit__ml_top(y, m.rows));
         if (one) {
@@ -739,10 +739,10 @@ static const sbit_op_row sbit__ml_classic_table[] = {
                  sbit__op_prepare_check, sbit__vectorizer_run),
     SBIT__ML_ROW("Imputer", 1, SBIT__ML_NUMBERS, sbit__imputer_infer, sbit__op_prepare_check,
                  sbit__imputer_run),
-    SBIT__ML_ROW("LinearClassifier", 1, SBIT__ML_NUMBERS, sbit__linear_classifier_infer,
-                 sbit__linear_classifier_prepare, sbit__linear_classifier_run),
-    SBIT__ML_ROW("LinearRegressor", 1, SBIT__ML_NUMBERS, sbit__linear_regressor_infer,
-                 sbit__linear_regressor_prepare, sbit__linear_regressor_run),
+    SBIT__ML_ROW("LinearClassifier", 1, SBIT__ML_NUMBERS, sbit__ml_linear_classifier_infer,
+                 sbit__ml_linear_classifier_prepare, sbit__ml_linear_classifier_run),
+    SBIT__ML_ROW("LinearRegressor", 1, SBIT__ML_NUMBERS, sbit__ml_linear_regressor_infer,
+                 sbit__ml_linear_regressor_prepare, sbit__ml_linear_regressor_run),
     SBIT__ML_ROW("Normalizer", 1, SBIT__ML_NUMBERS, sbit__normalizer_infer, sbit__op_prepare_check,
                  sbit__normalizer_run),
     SBIT__ML_ROW("OneHotEncoder", 1, SBIT__ML_NUMBERS | SBIT_T(SBIT_STRING),
