@@ -72,7 +72,8 @@ static const sbit__op_switch sbit__op_switches[] = {
         "ai.onnx.preview.training.Momentum sbit.ActivationGrad sbit.Spread sbit.IndexLike "
         "sbit.ScatterBack sbit.Piece sbit.ZerosLike sbit.ConvDataGrad sbit.ConvWeightGrad "
         "sbit.PoolGrad sbit.BatchNormTrain sbit.BatchNormGrad sbit.NormGrad "
-        "sbit.SoftmaxGrad sbit.CrossEntropy sbit.Distillation sbit.LstmGrad sbit.GruGrad"),
+        "sbit.SoftmaxGrad sbit.CrossEntropy sbit.Distillation sbit.LstmGrad sbit.GruGrad "
+        "sbit.CumProdGrad sbit.DropoutTrain"),
 };
 #undef SBIT__OP_SWITCH
 
