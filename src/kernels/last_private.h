@@ -56,6 +56,10 @@ typedef struct sbit__last_cell {
 #define SBIT__WINOGRAD_A 0.707106781186547524f /* see last_winograd.c */
 #define SBIT__WINOGRAD_B 1.414213562373095049f
 
+enum {
+    SBIT__NORM_BLOCK = 2048 /* elements that are added up as floats */
+};
+
 #define SBIT__LAST_LIST(X)                                                                         \
     X(void, last_tile,                                                                             \
       (const sbit__last_tile *tile, int64_t rows, const float *const *row, float *out))            \
@@ -77,6 +81,18 @@ typedef struct sbit__last_cell {
     /* y[j][i] = x[i][j] */                                                                        \
     X(void, last_exchange,                                                                         \
       (int64_t rows, int64_t columns, const float *x, int64_t x_step, float *y, int64_t y_step))     \
+    /* of `rows` pieces of n elements, `step` apart: sums[0] = sum of v, sums[1] = sum of v u, with \
+     * u = x - center, v = b or (b NULL) u */                                                      \
+    X(void, norm_sums,                                                                             \
+      (int64_t rows, int64_t step, int64_t n, const float *x, const float *b, float center,        \
+       double *sums))                                                                              \
+    /* y = a * x + c */                                                                            \
+    X(void, norm_scale,                                                                            \
+      (int64_t rows, int64_t step, int64_t n, const float *x, float a, float c, float *y))         \
+    /* dx = a * dy + b * x + c; dx may be dy */                                                    \
+    X(void, norm_combine,                                                                          \
+      (int64_t rows, int64_t step, int64_t n, const float *x, const float *dy, float a, float b,   \
+       float c, float *dx))                                                                        \
     /* as many multiply-adds as registers alone allow: how many; *sum keeps them from vanishing */ \
     X(int64_t, last_peak, (int64_t loops, float *sum))
 

@@ -89,6 +89,38 @@ SBIT__FN void sbit__last_exchange__ref(int64_t rows, int64_t columns, const floa
     }
 }
 
+/* >>normalization */
+
+SBIT__FN void sbit__norm_sums__ref(int64_t rows, int64_t step, int64_t n, const float *x,
+                                   const float *b, float center, double *sums)
+{
+    sums[0] = sums[1] = 0.0;
+    for (int64_t i = 0; i < rows * n; i++) {
+        const int64_t at = i / n * step + i % n;
+        const double u = (double)(x[at] - center), v = b != NULL ? (double)b[at] : u;
+        sums[0] += v;
+        sums[1] += v * u;
+    }
+}
+
+SBIT__FN void sbit__norm_scale__ref(int64_t rows, int64_t step, int64_t n, const float *x, float a,
+                                    float c, float *y)
+{
+    for (int64_t i = 0; i < rows * n; i++) {
+        const int64_t at = i / n * step + i % n;
+        y[at] = x[at] * a + c;
+    }
+}
+
+SBIT__FN void sbit__norm_combine__ref(int64_t rows, int64_t step, int64_t n, const float *x,
+                                      const float *dy, float a, float b, float c, float *dx)
+{
+    for (int64_t i = 0; i < rows * n; i++) {
+        const int64_t at = i / n * step + i % n;
+        dx[at] = dy[at] * a + (x[at] * b + c);
+    }
+}
+
 /* >>Winograd: see last_winograd.c */
 
 static void sbit__winograd_in(int m, const float *d, float *t)

@@ -60,6 +60,7 @@ SBIT__INLINE void sbit__v_bytes(uint8_t *y, int64_t n, uint64_t bytes)
 #include "vec_q8_elements.h"
 #include "vec_last.h"
 #include "vec_winograd.h"
+#include "vec_norm.h"
 #include "vec_exchange.h"
 #include "vec_end.h"
 
@@ -73,6 +74,7 @@ SBIT__INLINE void sbit__v_bytes(uint8_t *y, int64_t n, uint64_t bytes)
 #include "vec_avx2.h"
 #include "vec_last.h"
 #include "vec_winograd.h"
+#include "vec_norm.h"
 #include "vec_end.h"
 
 #if SBIT__HAS_AVXVNNI
@@ -88,6 +90,7 @@ SBIT__INLINE void sbit__v_bytes(uint8_t *y, int64_t n, uint64_t bytes)
 #include "vec_q8_elements.h"
 #include "vec_last.h"
 #include "vec_winograd.h"
+#include "vec_norm.h"
 #include "vec_end.h"
 
 #define SBIT__VNNI 1
@@ -103,6 +106,7 @@ SBIT__INLINE void sbit__v_bytes(uint8_t *y, int64_t n, uint64_t bytes)
 #include "vec_q8_elements.h"
 #include "vec_last.h"
 #include "vec_winograd.h"
+#include "vec_norm.h"
 #include "vec_exchange.h"
 #include "vec_end.h"
 #endif

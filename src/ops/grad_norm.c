@@ -11,6 +11,7 @@
  * variance that enters is the unbiased one (times M/(M-1)), as PyTorch does, or with attribute
  * unbiased 0 the one that normalizes, as ONNX does.
  */
+#include "../kernels/last_private.h"
 #include "elements_private.h"
 #include "gradient_private.h"
 #include "window_private.h"
@@ -19,13 +20,11 @@
 
 #if !SPARSEBIT_NO_OPS_TRAINING
 
-#define SBIT__NORM_CHUNK 256
-
 /* >>BatchNormTrain(x, scale, bias, mean, var [, fixed]) -> y, new mean, new var, batch mean, batch
  * var; fixed not 0: normalized by mean and var, which stay, and are given as those of the batch */
 
 typedef struct sbit__bn {
-    const sbit_kernels *kernels;
+    const sbit__last_kernels *kernels;
     sbit_dtype dtype;
     int64_t batch, channels, inner;
     double epsilon, momentum;
@@ -52,43 +51,58 @@ static void sbit__bn_set(sbit_dtype dtype, void *data, int64_t i, double value)
     }
 }
 
-/* sum of (x - center), and of its squares or its products with b; b NULL: squares. */
-static void sbit__bn_sums(const sbit__bn *task, const void *x, const void *b, int64_t channel,
-                          double center, double *sum, double *product)
+/* sums[0] = sum of v, sums[1] = sum of v u over a channel: u = x - center, v = b or (NULL) u. */
+static void sbit__bn_sums(const sbit__bn *task, const void *b, int64_t channel, double center,
+                          double *sums)
 {
-    float part[SBIT__NORM_CHUNK];
-    *sum = *product = 0.0;
+    const int64_t step = task->channels * task->inner, first = channel * task->inner;
+    if (task->dtype != SBIT_F64) {
+        task->kernels->norm_sums(task->batch, step, task->inner, (const float *)task->x + first,
+                                 b != NULL ? (const float *)b + first : NULL, (float)center, sums);
+        return;
+    }
+    sums[0] = sums[1] = 0.0;
     for (int64_t n = 0; n < task->batch; n++) {
-        const int64_t at = (n * task->channels + channel) * task->inner;
-        for (int64_t i = 0; task->dtype == SBIT_F64 && i < task->inner; i++) {
-            const double value = ((const double *)x)[at + i] - center;
-            *sum += value;
-            *product += value * (b != NULL ? ((const double *)b)[at + i] : value);
+        for (int64_t i = n * step + first; i < n * step + first + task->inner; i++) {
+            const double u = ((const double *)task->x)[i] - center;
+            const double v = b != NULL ? ((const double *)b)[i] : u;
+            sums[0] += v;
+            sums[1] += v * u;
         }
-        for (int64_t i = 0; task->dtype != SBIT_F64 && i < task->inner; i += SBIT__NORM_CHUNK) {
-            const int64_t rest = task->inner - i;
-            const int64_t count = rest < SBIT__NORM_CHUNK ? rest : SBIT__NORM_CHUNK;
-            const float *other = b != NULL ? (const float *)b + at + i : part;
-            task->kernels->f32_scale_add(count, (const float *)x + at + i, 1.0f, (float)-center,
-                                         part);
-            *sum += (double)task->kernels->f32_sum(count, part);
-            *product += (double)task->kernels->f32_dot(count, part, other);
+    }
+}
+
+/* Mean and variance of a channel. Around an element near the middle of the first plane one pass is
+ * enough, unless the mean turns out to be far from it. */
+static void sbit__bn_moments(const sbit__bn *task, int64_t channel, double *mean, double *var)
+{
+    const double count = (double)(task->batch * task->inner);
+    double center = sbit__bn_at(task->dtype, task->x, channel * task->inner + task->inner / 2);
+    for (int pass = 0; pass < 2; pass++) {
+        double sums[2];
+        sbit__bn_sums(task, NULL, channel, center, sums);
+        const double off = sums[0] / count, rest = sums[1] / count - off * off;
+        *mean = center + off;
+        *var = rest > 0.0 ? rest : 0.0;
+        if (off * off <= 16.0 * *var) {
+            return;
         }
+        center = task->dtype == SBIT_F64 ? *mean : (double)(float)*mean;
     }
 }
 
 /* y = a * x + c over a channel */
 static void sbit__bn_scale(const sbit__bn *task, int64_t channel, double a, double c)
 {
+    const int64_t step = task->channels * task->inner, first = channel * task->inner;
+    if (task->dtype != SBIT_F64) {
+        task->kernels->norm_scale(task->batch, step, task->inner, (const float *)task->x + first,
+                                  (float)a, (float)c, (float *)task->y + first);
+        return;
+    }
     for (int64_t n = 0; n < task->batch; n++) {
-        const int64_t at = (n * task->channels + channel) * task->inner;
-        if (task->dtype == SBIT_F64) {
-            for (int64_t i = 0; i < task->inner; i++) {
-                ((double *)task->y)[at + i] = ((const double *)task->x)[at + i] * a + c;
-            }
-        } else {
-            task->kernels->f32_scale_add(task->inner, (const float *)task->x + at, (float)a,
-                                         (float)c, (float *)task->y + at);
+        for (int64_t i = n * step + first; i < n * step + first + task->inner; i++) {
+            ((double *)task->y)[i] = ((const double *)task->x)[i] * a + c;
         }
     }
 }
@@ -113,19 +127,12 @@ static void sbit__bn_train_channels(void *user, int64_t begin, int64_t end, int3
     const sbit_dtype dtype = task->dtype;
     (void)worker;
     for (int64_t c = begin; c < end; c++) {
-        double sum = 0.0, squares = 0.0, center = 0.0;
+        double mean, var;
         if (task->fixed) {
             sbit__bn_fixed_channel(task, c);
             continue;
         }
-        /* around the first element, then exactly around the mean */
-        center = sbit__bn_at(dtype, task->x, c * task->inner);
-        sbit__bn_sums(task, task->x, NULL, c, center, &sum, &squares);
-        const double mean = (dtype == SBIT_F64 ? center : (double)(float)center) + sum / count;
-        const double used = dtype == SBIT_F64 ? mean : (double)(float)mean;
-        sbit__bn_sums(task, task->x, NULL, c, used, &sum, &squares);
-        const double off = sum / count;
-        const double var = squares / count - off * off > 0.0 ? squares / count - off * off : 0.0;
+        sbit__bn_moments(task, c, &mean, &var);
         const double scale = sbit__bn_at(dtype, task->scale, c) / sqrt(var + task->epsilon);
         const double run = task->unbiased && count > 1.0 ? var * count / (count - 1.0) : var;
         sbit__bn_scale(task, c, scale, sbit__bn_at(dtype, task->bias, c) - mean * scale);
@@ -168,7 +175,7 @@ static bool sbit__bn_is_fixed(const sbit_op_call *call)
 static void sbit__bn_read(const sbit_op_call *call, const sbit_tensor *x, sbit__bn *task)
 {
     memset(task, 0, sizeof *task);
-    task->kernels = call->kernels;
+    task->kernels = sbit__last_of(call->ctx);
     task->dtype = x->dtype;
     task->batch = x->dims[0];
     task->channels = x->dims[1];
@@ -206,22 +213,17 @@ static sbit_status sbit__bn_train_run(const sbit_op_call *call, sbit_error *erro
 /* dx = a * dy + b * x + c over a channel */
 static void sbit__bn_combine(const sbit__bn *task, int64_t channel, double a, double b, double c)
 {
-    float part[SBIT__NORM_CHUNK];
+    const int64_t step = task->channels * task->inner, first = channel * task->inner;
+    if (task->dtype != SBIT_F64) {
+        task->kernels->norm_combine(task->batch, step, task->inner, (const float *)task->x + first,
+                                    (const float *)task->dy + first, (float)a, (float)b, (float)c,
+                                    (float *)task->y + first);
+        return;
+    }
     for (int64_t n = 0; n < task->batch; n++) {
-        const int64_t at = (n * task->channels + channel) * task->inner;
-        for (int64_t i = 0; task->dtype == SBIT_F64 && i < task->inner; i++) {
-            ((double *)task->y)[at + i] =
-                a * ((const double *)task->dy)[at + i] + b * ((const double *)task->x)[at + i] + c;
-        }
-        for (int64_t i = 0; task->dtype != SBIT_F64 && i < task->inner; i += SBIT__NORM_CHUNK) {
-            const int64_t rest = task->inner - i;
-            const int64_t count = rest < SBIT__NORM_CHUNK ? rest : SBIT__NORM_CHUNK;
-            float *dx = (float *)task->y + at + i;
-            task->kernels->f32_scale_add(count, (const float *)task->x + at + i, (float)b, (float)c,
-                                         part);
-            task->kernels->f32_scale_add(count, (const float *)task->dy + at + i, (float)a, 0.0f,
-                                         dx);
-            task->kernels->f32_binary(SBIT__BINARY_ADD, count, dx, 1, part, 1, dx);
+        for (int64_t i = n * step + first; i < n * step + first + task->inner; i++) {
+            ((double *)task->y)[i] =
+                a * ((const double *)task->dy)[i] + b * ((const double *)task->x)[i] + c;
         }
     }
 }
@@ -234,15 +236,16 @@ static void sbit__bn_grad_channels(void *user, int64_t begin, int64_t end, int32
     for (int64_t c = begin; c < end; c++) {
         const double mean = sbit__bn_at(task->dtype, task->mean, c);
         const double inverse = 1.0 / sqrt(sbit__bn_at(task->dtype, task->var, c) + task->epsilon);
-        double sum = 0.0, product = 0.0, ignored = 0.0;
-        sbit__bn_sums(task, task->dy, NULL, c, 0.0, &sum, &ignored);
-        sbit__bn_sums(task, task->x, task->dy, c, mean, &ignored, &product);
-        const double dscale = product * inverse;
+        double sums[2]; /* dy, dy (x - mean) */
+        const double center = task->dtype == SBIT_F64 ? mean : (double)(float)mean;
+        sbit__bn_sums(task, task->dy, c, center, sums);
+        sums[1] += (center - mean) * sums[0];
+        const double dscale = sums[1] * inverse;
         const double a = sbit__bn_at(task->dtype, task->scale, c) * inverse;
         const double b = task->training ? -a * dscale * inverse / count : 0.0;
-        const double shift = task->training ? -a * sum / count - b * mean : 0.0;
+        const double shift = task->training ? -a * sums[0] / count - b * mean : 0.0;
         sbit__bn_set(task->dtype, task->dscale, c, dscale);
-        sbit__bn_set(task->dtype, task->dbias, c, sum);
+        sbit__bn_set(task->dtype, task->dbias, c, sums[0]);
         if (task->y != NULL) {
             sbit__bn_combine(task, c, a, b, shift);
         }
@@ -587,7 +590,6 @@ static const sbit_op_row sbit__grad_norm_rows[] = {
 };
 
 #undef SBIT__GRAD_ROW
-#undef SBIT__NORM_CHUNK
 
 SBIT__FN const sbit_op_row *sbit__op_rows_grad_norm(size_t *count)
 {

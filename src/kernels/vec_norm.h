@@ -1,0 +1,108 @@
+/* vec_norm.h: what BatchNormalization needs while training, over the vector operations of one
+ * instruction set. >>vec_norm
+ *
+ * last_private.h says what the kernels do. Floats are added up in a block, doubles over the blocks.
+ */
+
+/* Adds what the lanes hold to sums, and empties them. */
+SBIT__V_TARGET static void SBIT__V(norm_flush)(SBIT__V(vf) *lanes, double *sums)
+{
+    float part[SBIT__V(lanes)];
+    for (int k = 0; k < 4; k++) {
+        SBIT__V(store_f32)(part, SBIT__V(lanes), lanes[k]);
+        for (int i = 0; i < SBIT__V(lanes); i++) {
+            sums[k / 2] += (double)part[i];
+        }
+        lanes[k] = SBIT__V(set_f32)(0.0f);
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(norm_block)(int64_t n, const float *x, const float *b, float center,
+                                        bool own, SBIT__V(vf) *lanes, double *sums)
+{
+    const SBIT__V(vf) c = SBIT__V(set_f32)(center);
+    SBIT__V(vf) s0 = lanes[0], s1 = lanes[1], p0 = lanes[2], p1 = lanes[3];
+    int64_t i = 0;
+    for (; i + 2 * SBIT__V(lanes) <= n; i += 2 * SBIT__V(lanes)) {
+        const int64_t next = i + SBIT__V(lanes);
+        const SBIT__V(vf) u0 = SBIT__V(sub_f32)(SBIT__V(load_f32)(x + i, SBIT__V(lanes)), c);
+        const SBIT__V(vf) u1 = SBIT__V(sub_f32)(SBIT__V(load_f32)(x + next, SBIT__V(lanes)), c);
+        const SBIT__V(vf) v0 = own ? u0 : SBIT__V(load_f32)(b + i, SBIT__V(lanes));
+        const SBIT__V(vf) v1 = own ? u1 : SBIT__V(load_f32)(b + next, SBIT__V(lanes));
+        s0 = SBIT__V(add_f32)(s0, v0);
+        s1 = SBIT__V(add_f32)(s1, v1);
+        p0 = SBIT__V(fma_f32)(v0, u0, p0);
+        p1 = SBIT__V(fma_f32)(v1, u1, p1);
+    }
+    if (i + SBIT__V(lanes) <= n) {
+        const SBIT__V(vf) u = SBIT__V(sub_f32)(SBIT__V(load_f32)(x + i, SBIT__V(lanes)), c);
+        const SBIT__V(vf) v = own ? u : SBIT__V(load_f32)(b + i, SBIT__V(lanes));
+        s0 = SBIT__V(add_f32)(s0, v);
+        p0 = SBIT__V(fma_f32)(v, u, p0);
+        i += SBIT__V(lanes);
+    }
+    for (; i < n; i++) {
+        const double u = (double)(x[i] - center), v = own ? u : (double)b[i];
+        sums[0] += v;
+        sums[1] += v * u;
+    }
+    lanes[0] = s0;
+    lanes[1] = s1;
+    lanes[2] = p0;
+    lanes[3] = p1;
+}
+
+SBIT__V_TARGET static void SBIT__V(norm_sums)(int64_t rows, int64_t step, int64_t n, const float *x,
+                                              const float *b, float center, double *sums)
+{
+    const SBIT__V(vf) zero = SBIT__V(set_f32)(0.0f);
+    SBIT__V(vf) lanes[4];
+    int64_t seen = 0; /* elements in the lanes */
+    lanes[0] = lanes[1] = lanes[2] = lanes[3] = zero;
+    sums[0] = sums[1] = 0.0;
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < n; i += SBIT__NORM_BLOCK) {
+            const int64_t count = n - i < SBIT__NORM_BLOCK ? n - i : SBIT__NORM_BLOCK;
+            const int64_t at = r * step + i;
+            if (b == NULL) {
+                SBIT__V(norm_block)(count, x + at, NULL, center, true, lanes, sums);
+            } else {
+                SBIT__V(norm_block)(count, x + at, b + at, center, false, lanes, sums);
+            }
+            seen += count;
+            if (seen >= SBIT__NORM_BLOCK) {
+                SBIT__V(norm_flush)(lanes, sums);
+                seen = 0;
+            }
+        }
+    }
+    SBIT__V(norm_flush)(lanes, sums);
+}
+
+SBIT__V_TARGET static void SBIT__V(norm_scale)(int64_t rows, int64_t step, int64_t n,
+                                               const float *x, float a, float c, float *y)
+{
+    const SBIT__V(vf) va = SBIT__V(set_f32)(a), vc = SBIT__V(set_f32)(c);
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+            const int64_t at = r * step + i;
+            SBIT__V(store_f32)
+            (y + at, n - i, SBIT__V(fma_f32)(SBIT__V(load_f32)(x + at, n - i), va, vc));
+        }
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(norm_combine)(int64_t rows, int64_t step, int64_t n,
+                                                 const float *x, const float *dy, float a, float b,
+                                                 float c, float *dx)
+{
+    const SBIT__V(vf) va = SBIT__V(set_f32)(a), vb = SBIT__V(set_f32)(b), vc = SBIT__V(set_f32)(c);
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+            const int64_t at = r * step + i;
+            const SBIT__V(vf) t = SBIT__V(fma_f32)(SBIT__V(load_f32)(x + at, n - i), vb, vc);
+            SBIT__V(store_f32)
+            (dx + at, n - i, SBIT__V(fma_f32)(SBIT__V(load_f32)(dy + at, n - i), va, t));
+        }
+    }
+}
