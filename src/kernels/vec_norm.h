@@ -62,7 +62,7 @@ SBIT__V_TARGET static void SBIT__V(norm_sums)(int64_t rows, int64_t step, int64_
     sums[0] = sums[1] = 0.0;
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t i = 0; i < n; i += SBIT__NORM_BLOCK) {
-            const int64_t count = n - i < SBIT__NORM_BLOCK ? n - i : SBIT__NORM_BLOCK;
+            const int64_t count = sbit__smaller(n - i, SBIT__NORM_BLOCK);
             const int64_t at = r * step + i;
             if (b == NULL) {
                 SBIT__V(norm_block)(count, x + at, NULL, center, true, lanes, sums);
