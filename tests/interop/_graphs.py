@@ -2,6 +2,8 @@
 
     model, feeds = graph(seed)          any float network: 3 to 25 nodes of some 60 operators
     model, feeds = graph(seed, "cnn")   layers of convolutional networks only (to be quantized, pruned)
+    model, feeds = graph(seed, "typed") tensors of any type: integers, bool, float16, double, text; Loop, Scan, sequences,
+                                        functions, quantized numbers
 
 A graph depends on the seed alone. Values are kept tame: no division by small numbers, no logarithm
 of what may be negative. Each node's output shapes come from ONNX's own shape inference.
@@ -423,7 +425,390 @@ class Builder:
         return model
 
 
+F32, F64, F16, BOOL, TEXT = (getattr(TensorProto, n) for n in ("FLOAT", "DOUBLE", "FLOAT16", "BOOL", "STRING"))
+I8, I16, I32, I64 = (getattr(TensorProto, "INT%d" % n) for n in (8, 16, 32, 64))
+U8, U16, U32, U64 = (getattr(TensorProto, "UINT%d" % n) for n in (8, 16, 32, 64))
+INTS = (I8, I16, I32, I64, U8, U16, U32, U64)
+NUMBERS = (F32, F64) + INTS
+WIDE = (F32, F64, I32, I64)  # what ONNX Runtime computes with
+WORDS = ("", "a", "b", "ab", "zebra", "\u00e4")
+
+
+class Typed(Builder):
+    """Tensors of any type. `types` has the type and shape of those that may be used further."""
+
+    def __init__(self, seed):
+        super().__init__(seed, "typed")
+        self.types, self.functions = {}, []
+
+    # ---- pieces
+
+    def values(self, dtype, shape):
+        if dtype == TEXT:
+            return self.rng.choice(numpy.array(WORDS, object), shape)
+        if dtype == BOOL:
+            return self.rng.integers(0, 2, shape).astype(bool)
+        kind = helper.tensor_dtype_to_np_dtype(dtype)
+        if dtype in INTS:
+            return self.rng.integers(0 if dtype in (U8, U16, U32, U64) else -9, 10, shape).astype(kind)
+        return numpy.round(self.rng.standard_normal(shape), 2).astype(kind)
+
+    def constant_of(self, dtype, value):
+        name = self.name("c")
+        kind = object if dtype == TEXT else helper.tensor_dtype_to_np_dtype(dtype)
+        self.constants.append(numpy_helper.from_array(numpy.asarray(value, kind), name))
+        return name
+
+    def typed_input(self, dtype, shape):
+        name = self.name("x")
+        self.inputs.append((name, shape))
+        self.types[name] = (dtype, shape)
+        return name
+
+    def keep(self, name):
+        inferred = shape_inference.infer_shapes(self.model([name], check=False), strict_mode=True, data_prop=True)
+        for value in list(inferred.graph.output) + list(inferred.graph.value_info):
+            kind = value.type.tensor_type
+            if value.name == name and value.type.HasField("tensor_type") and kind.HasField("shape"):
+                dims = [d.dim_value for d in kind.shape.dim]
+                if all(d > 0 for d in dims) and numpy.prod(dims or [1]) < 4000:
+                    self.types[name] = (kind.elem_type, tuple(dims))
+                    onnx.checker.check_model(self.model([name], check=False))
+                    return name
+        return None
+
+    def take_of(self, *dtypes, rank=None):
+        names = [n for n, (t, s) in self.types.items() if (not dtypes or t in dtypes) and (rank is None or len(s) >= rank)]
+        return names[-1 - min(int(self.rng.exponential(1.5)), len(names) - 1)] if names else None
+
+    def value_info(self, name, dtype, shape):
+        return helper.make_tensor_value_info(name, dtype, shape)
+
+    def model(self, outputs, check=True):
+        inputs = [self.value_info(n, *self.types[n]) for n, _ in self.inputs]
+        outs = [self.value_info(n, *self.types[n]) if n in self.types else onnx.ValueInfoProto(name=n) for n in outputs]
+        graph = helper.make_graph(self.nodes, "random", inputs, outs, self.constants)
+        opsets = [helper.make_opsetid("", self.opset)] + [helper.make_opsetid("local", 1)] * bool(self.functions)
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10, functions=self.functions)
+        if check:
+            onnx.checker.check_model(model, full_check=True)
+        return model
+
+    # ---- layers
+
+    def mate(self, x, dtype=None):
+        """A second operand of x's type that x broadcasts with."""
+        own, shape = self.types[x]
+        names = [n for n, (t, s) in self.types.items() if t == (dtype or own) and n != x and self.fits(s, shape)]
+        if names and self.some(0, 2):
+            return self.pick(*names)
+        dims = [d if self.some(0, 1) else 1 for d in shape][self.some(0, len(shape)):]
+        return self.constant_of(dtype or own, self.values(dtype or own, dims))
+
+    def arithmetic(self):
+        x = self.take_of(*WIDE)
+        return x and self.node(self.pick("Add", "Sub", "Mul", "Max", "Min"), [x, self.mate(x)])
+
+    def divide(self):
+        x = self.take_of(*WIDE)
+        if not x:
+            return None
+        y = self.constant_of(self.types[x][0], self.pick(2, 3, -4, 7))
+        if self.some(0, 1) and self.opset >= 13:
+            return self.node("Mod", [x, y], fmod=1 if self.types[x][0] in (F32, F64) else self.some(0, 1))
+        return self.node("Div", [x, y])
+
+    def power(self):
+        x = self.take_of(*WIDE)
+        return x and self.node("Pow", [x, self.constant_of(self.pick(I32, I64, F32), self.pick(1, 2))]) if self.opset >= 12 else None
+
+    def signs(self):
+        x = self.take_of(*NUMBERS)
+        return x and self.node(self.pick("Abs", "Sign"), [x])
+
+    def negative(self):
+        x = self.take_of(F32, F64, I8, I32, I64)
+        return x and self.node("Neg", [x])
+
+    def compare(self):
+        x = self.take_of(*WIDE)
+        op = self.pick("Equal", "Greater", "Less", *(("GreaterOrEqual", "LessOrEqual") if self.opset >= 12 else ()))
+        return x and self.node(op, [x, self.mate(x)])
+
+    def logic(self):
+        x = self.take_of(BOOL)
+        if x and self.some(0, 2) == 0:
+            return self.node("Not", [x])
+        return x and self.node(self.pick("And", "Or", "Xor", "Equal"), [x, self.mate(x)])
+
+    def bits(self):
+        x = self.take_of(*INTS)
+        if not x or self.opset < 18:
+            x = self.take_of(U8, U32, U64)
+            return x and self.node("BitShift", [x, self.constant_of(self.types[x][0], self.some(0, 3))], direction=self.pick("LEFT", "RIGHT"))
+        if self.some(0, 3) == 0:
+            return self.node("BitwiseNot", [x])
+        return self.node(self.pick("BitwiseAnd", "BitwiseOr", "BitwiseXor"), [x, self.mate(x)])
+
+    def select(self):
+        x = self.take_of(F32, F64, I32, I64, U8, TEXT)
+        return x and self.node("Where", [self.mate(x, BOOL), x, self.mate(x)])
+
+    def cast(self):
+        """Floats to integers only where they fit: else each runtime has an answer of its own."""
+        x = self.take_of(*NUMBERS, BOOL, F16)
+        if not x:
+            return None
+        own = self.types[x][0]
+        to = self.pick(*(t for t in NUMBERS + (BOOL, F16) if t != own and not (own == F16 and t in INTS)))
+        if own in (F32, F64) and to in INTS:
+            if self.opset < 12:
+                return None
+            x = self.node("Clip", [x, self.constant_of(own, 0), self.constant_of(own, 100)])
+        return self.node("Cast", [x], to=to)
+
+    def clip(self):
+        x = self.take_of(F32, F64, I8, U8, I32, I64)
+        return x and self.opset >= 12 and self.node("Clip", [x] + [self.constant_of(self.types[x][0], v) for v in (1, 5)]) or None
+
+    def half(self):
+        x = self.take_of(F16)
+        return x and self.node(self.pick("Add", "Mul", "Sub"), [x, self.mate(x)])
+
+    def floats(self):
+        x = self.take_of(F32, F64)
+        return x and self.node(self.pick("Relu", "Sigmoid", "Tanh", "Abs"), [x])
+
+    def reduce_typed(self):
+        x = self.take_of(F32, F64, I32, I64, rank=1)
+        if not x:
+            return None
+        axis = self.some(0, len(self.types[x][1]) - 1)
+        op = self.pick("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd" if self.types[x][1][axis] < 4 else "ReduceSum", "ReduceMean")
+        if (op == "ReduceSum" and self.opset >= 13) or self.opset >= 18:
+            return self.node(op, [x, self.ints([axis])], keepdims=self.some(0, 1))
+        return self.node(op, [x], axes=[axis], keepdims=self.some(0, 1))
+
+    def best(self):
+        x = self.take_of(F32, F64, I32, rank=1)
+        if not x:
+            return None
+        axis = self.some(0, len(self.types[x][1]) - 1)
+        if self.some(0, 1):
+            return self.node(self.pick("ArgMax", "ArgMin"), [x], axis=axis, keepdims=self.some(0, 1),
+                             **({"select_last_index": self.some(0, 1)} if self.opset >= 12 else {}))
+        if self.types[x][0] == I32:
+            return None
+        values, places = self.node("TopK", [x, self.ints([self.some(1, self.types[x][1][axis])])], 2, axis=axis, largest=self.some(0, 1))
+        return values  # of equal ones any may come first
+
+    def sums(self):
+        x = self.take_of(*WIDE, rank=1)
+        return x and self.node("CumSum", [x, self.constant_of(I64, self.some(0, len(self.types[x][1]) - 1))],
+                               exclusive=self.some(0, 1), reverse=self.some(0, 1))
+
+    def product(self):
+        x = self.take_of(F32, F64, I32, I64, U32, U64, rank=2)
+        if not x:
+            return None
+        dtype, shape = self.types[x]
+        return self.node("MatMul", [x, self.constant_of(dtype, self.values(dtype, (shape[-1], self.some(1, 5))))])
+
+    def integer_product(self):
+        x = self.take_of(U8, I8, rank=2)
+        if not x:
+            return None
+        dtype, shape = self.types[x]
+        zero = [self.constant_of(dtype, 3)] if self.some(0, 1) else []
+        return self.node("MatMulInteger", [x, self.constant_of(U8, self.values(U8, (shape[-1], 3)))] + zero)
+
+    def quantize(self):
+        x = self.take_of(F32)
+        if not x:
+            return None
+        shape, to = self.types[x][1], self.pick(U8, I8)
+        axis = self.some(0, len(shape) - 1) if shape and self.opset >= 13 and self.some(0, 1) else None
+        dims = () if axis is None else (shape[axis],)
+        scale = self.constant(self.rng.uniform(0.05, 0.5, dims))
+        zero = self.constant_of(to, self.rng.integers(0, 6, dims))
+        attrs = {} if axis is None else {"axis": axis}
+        q = self.node("QuantizeLinear", [x, scale, zero], **attrs)
+        return self.node("DequantizeLinear", [q, scale, zero], **attrs) if self.some(0, 1) else q
+
+    def dequantize(self):
+        x = self.take_of(U8, I8, I32)
+        if not x:
+            return None
+        dtype = self.types[x][0]
+        zero = [] if dtype == I32 or self.some(0, 1) else [self.constant_of(dtype, 2)]
+        return self.node("DequantizeLinear", [x, self.constant(0.25)] + zero)
+
+    def dynamic(self):
+        x = self.take_of(F32)
+        if not x:
+            return None
+        y, scale, zero = self.node("DynamicQuantizeLinear", [x], 3)
+        self.keep(scale)
+        return y
+
+    def move(self):
+        x = self.take_of(rank=1)
+        if not x:
+            return None
+        dtype, shape = self.types[x]
+        axis = self.some(0, len(shape) - 1)
+        what = self.some(0, 8)
+        if what == 0:
+            return self.node("Transpose", [x], perm=[int(p) for p in self.rng.permutation(len(shape))])
+        if what == 1:
+            return self.node("Reshape", [x, self.ints(self.pick([-1], [1, -1], [0, -1]))])
+        if what == 2:
+            parts = [n for n, (t, s) in self.types.items() if t == dtype and len(s) == len(shape) and
+                     all(i == axis or s[i] == shape[i] for i in range(len(s)))]
+            return self.node("Concat", [x] + [self.pick(*parts) for _ in range(self.some(1, 2))], axis=axis - len(shape) * self.some(0, 1))
+        if what == 3:
+            step = self.pick(1, 2, -1)
+            start, end = (self.some(0, shape[axis] - 1), 9999) if step > 0 else (-1, -9999)
+            return self.node("Slice", [x, self.ints([start]), self.ints([end]), self.ints([axis]), self.ints([step])])
+        if what == 4:
+            index = self.rng.integers(-shape[axis], shape[axis], self.pick((), (2,), (1, 3)))
+            return self.node("Gather", [x, self.constant_of(self.pick(I32, I64), index)], axis=axis)
+        if what == 5:
+            return self.node("Tile", [x, self.ints([self.pick(1, 1, 2) for _ in shape])]) if dtype != F16 else None
+        if what == 6 and len(shape) < 5:
+            return self.node("Unsqueeze", [x], axes=[axis]) if self.opset < 13 else self.node("Unsqueeze", [x, self.ints([axis])])
+        if what == 7:
+            index = self.rng.integers(0, shape[axis], shape)
+            return self.node("GatherElements", [x, self.ints(index)], axis=axis)
+        return self.node("Expand", [x, self.ints([2] + [1] * len(shape))]) if len(shape) < 5 else None
+
+    def scatter(self):
+        x = self.take_of(F32, F64, I32, I64, U8, BOOL, rank=1)
+        if not x:
+            return None
+        dtype, shape = self.types[x]
+        axis = self.some(0, len(shape) - 1)
+        dims = list(shape)
+        dims[axis] = 1
+        index = self.rng.integers(-shape[axis], shape[axis], dims)
+        if self.some(0, 1) == 0:
+            return self.node("ScatterElements", [x, self.ints(index), self.constant_of(dtype, self.values(dtype, dims))], axis=axis)
+        rows = self.rng.permutation(shape[0])[:self.some(1, shape[0])].reshape(-1, 1)
+        return self.node("ScatterND", [x, self.ints(rows), self.constant_of(dtype, self.values(dtype, (len(rows),) + shape[1:]))])
+
+    def text(self):
+        x = self.take_of(TEXT)
+        if not x or self.opset < 20:
+            return x and self.opset >= 19 and self.node("Equal", [x, self.mate(x)]) or None
+        return self.node(*self.pick(("StringConcat", [x, self.mate(x)]), ("Equal", [x, self.mate(x)])))
+
+    def sequence(self):
+        x = self.take_of(F32, I32, I64, rank=1)
+        if not x:
+            return None
+        items = self.node("SequenceConstruct", [x, x])
+        if self.some(0, 1):
+            items = self.node("SequenceInsert", [items, x] + [self.constant_of(I64, self.pick(0, 1, -1))] * self.some(0, 1))
+        if self.some(0, 1):
+            return self.node("ConcatFromSequence", [items], axis=0, new_axis=self.some(0, 1))
+        return self.node("SequenceAt", [items, self.constant_of(I64, self.pick(0, -1))])
+
+    def loop(self):
+        """State and scan output, with a value from outside; ends by the count or by the condition."""
+        x = self.take_of(F32, I32, I64)
+        if not x:
+            return None
+        dtype, shape = self.types[x]
+        i, go, state, new, again, out, limit = (self.name("l") for _ in range(7))
+        step = self.constant_of(dtype, 1)
+        most = self.constant_of(I64, self.some(1, 4))
+        body = helper.make_graph(
+            [helper.make_node("Add", [state, step], [new]), helper.make_node("Less", [i, most], [again]),
+             helper.make_node("Mul", [new, x], [out])], self.name("body"),
+            [self.value_info(i, I64, ()), self.value_info(go, BOOL, ()), self.value_info(state, dtype, shape)],
+            [self.value_info(again, BOOL, ()), self.value_info(new, dtype, shape), self.value_info(out, dtype, shape)])
+        trips = self.constant_of(I64, self.some(0, 5))
+        last, rows = self.node("Loop", [trips, self.constant_of(BOOL, True), x], 2, body=body)
+        if self.some(0, 1):  # how many there are is known only after running
+            return self.node("ReduceSum", [rows, self.ints([0])] if self.opset >= 13 else [rows], keepdims=0,
+                             **({} if self.opset >= 13 else {"axes": [0]}))
+        return last
+
+    def scan(self):
+        x = self.take_of(F32, F64, I64, rank=2)
+        if not x:
+            return None
+        dtype, shape = self.types[x]
+        axis = self.some(0, 1)
+        item = shape[:axis] + shape[axis + 1:]
+        state, row, new, out = (self.name("s") for _ in range(4))
+        body = helper.make_graph([helper.make_node(self.pick("Add", "Sub"), [state, row], [new]),
+                                  helper.make_node("Neg", [new], [out])], self.name("body"),
+                                 [self.value_info(state, dtype, item), self.value_info(row, dtype, item)],
+                                 [self.value_info(new, dtype, item), self.value_info(out, dtype, item)])
+        last, rows = self.node("Scan", [self.constant_of(dtype, self.values(dtype, item)), x], 2, body=body, num_scan_inputs=1,
+                               scan_input_axes=[axis], scan_input_directions=[self.some(0, 1)],
+                               scan_output_directions=[self.some(0, 1)], scan_output_axes=[self.some(0, len(item))])
+        self.keep(last)
+        return rows
+
+    def function(self):
+        x = self.take_of(*WIDE)
+        if not x:
+            return None
+        name = self.name("Fn")
+        op = self.pick("Add", "Mul")
+        self.functions.append(helper.make_function("local", name, ["p"], ["q"], [
+            helper.make_node(op, ["p", "p"], ["r"]), helper.make_node("Abs", ["r"], ["q"])], [helper.make_opsetid("", self.opset)]))
+        out = self.name()
+        self.nodes.append(helper.make_node(name, [x], [out], domain="local", name=self.name(name)))
+        return out
+
+    LAYERS_TYPED = ("arithmetic", "arithmetic", "divide", "power", "signs", "negative", "compare", "logic", "bits", "select", "cast",
+                    "cast", "clip", "half", "floats", "reduce_typed", "best", "sums", "product", "integer_product", "quantize",
+                    "dequantize", "dynamic", "move", "move", "move", "move", "scatter", "text", "sequence", "loop", "scan", "function")
+
+    def grow(self):
+        state = len(self.nodes), len(self.constants), len(self.functions), dict(self.types)
+        try:
+            out = getattr(self, self.pick(*self.LAYERS_TYPED))()
+            if out and self.keep(out):
+                return
+        except (ValueError, onnx.shape_inference.InferenceError, onnx.checker.ValidationError):
+            pass
+        del self.nodes[state[0]:], self.constants[state[1]:], self.functions[state[2]:]
+        self.types = state[3]
+
+
+def typed(seed):
+    b = Typed(seed)
+    dtypes = (F32, b.pick(*NUMBERS), b.pick(*INTS), b.pick(BOOL, F16, F64, TEXT))
+    for dtype in dtypes[:b.some(2, 4)]:
+        shape = b.pick((b.some(1, 3), b.some(1, 4), b.some(1, 5)), (b.some(1, 4), b.some(1, 6)), (b.some(1, 8),), ())
+        if dtype == TEXT:
+            name = b.constant_of(dtype, b.values(dtype, shape))
+            b.types[name] = (dtype, shape)
+        else:
+            b.typed_input(dtype, shape)
+    for _ in range(b.some(5, 16)):
+        b.grow()
+    used = {n for node in b.nodes for n in node.input}
+    made = {n for node in b.nodes for n in node.output}
+    ends = [n for n, (t, _) in b.types.items() if n in made and n not in used and t != TEXT]
+    if not ends:
+        x = b.inputs[0][0]
+        ends = [b.node("Identity", [x])]
+        b.types[ends[0]] = b.types[x]
+    try:
+        model = b.model(ends)
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError):  # a type that this opset lacks
+        return typed(seed + 1000003)
+    return model, {n: numpy.asarray(b.values(*b.types[n]), helper.tensor_dtype_to_np_dtype(b.types[n][0])) for n, _ in b.inputs}
+
+
 def graph(seed, kind="any"):
+    if kind == "typed":
+        return typed(seed)
     b = Builder(seed, kind)
     if kind == "cnn":
         b.input((b.some(1, 2), b.pick(1, 3, 4), b.some(6, 14), b.some(6, 14)))
