@@ -108,6 +108,65 @@ static bool sbit__attribute_fits(const char *op_type, const sbit_attr *attr)
     return types == 0 || (types & (is | list)) != 0; /* what nobody has is not read either */
 }
 
+/* Operator.name of what no version does without, but the first of ai.onnx, whose rows look
+ * themselves. */
+static const char sbit__attributes_required[] =
+    " AveragePool.kernel_shape BitCast.to BitShift.direction Cast.to Concat.axis "
+    "ConcatFromSequence.axis DepthToSpace.blocksize Einsum.equation GroupNormalization.num_groups "
+    "If.else_branch If.then_branch LRN.size LinearAttention.kv_num_heads "
+    "LinearAttention.q_num_heads LinearClassifier.coefficients Loop.body LpPool.kernel_shape "
+    "MaxPool.kernel_shape MaxRoiPool.pooled_shape MaxUnpool.kernel_shape Momentum.alpha "
+    "Momentum.beta Momentum.mode Momentum.norm_coefficient RandomNormal.shape RandomUniform.shape "
+    "Scan.body Scan.num_scan_inputs SequenceMap.body SpaceToDepth.blocksize "
+    "TfIdfVectorizer.max_gram_length TfIdfVectorizer.max_skip_count "
+    "TfIdfVectorizer.min_gram_length TfIdfVectorizer.mode TfIdfVectorizer.ngram_counts "
+    "TfIdfVectorizer.ngram_indexes TreeEnsemble.leaf_targetids TreeEnsemble.leaf_weights "
+    "TreeEnsemble.nodes_falseleafs TreeEnsemble.nodes_falsenodeids TreeEnsemble.nodes_featureids "
+    "TreeEnsemble.nodes_modes TreeEnsemble.nodes_splits TreeEnsemble.nodes_trueleafs "
+    "TreeEnsemble.nodes_truenodeids TreeEnsemble.tree_roots ";
+
+/* Operators of ai.onnx... with more outputs than one; 0: any number. */
+static const char sbit__attributes_outputs[] =
+    " Adagrad:0 Adam:0 Attention:4 BatchNormalization:5 CausalConvWithState:2 Dropout:2 "
+    "DynamicQuantizeLinear:3 GRU:2 Gradient:0 If:0 LSTM:3 LayerNormalization:3 LinearAttention:2 "
+    "LinearClassifier:2 Loop:0 MaxPool:2 Momentum:0 RNN:2 SVMClassifier:2 Scan:0 SequenceMap:0 "
+    "SoftmaxCrossEntropyLoss:2 Split:0 StringSplit:2 TopK:2 TreeEnsembleClassifier:2 Unique:4 ";
+
+static sbit_status sbit__op_check_required(const sbit_node *node, const char *where,
+                                           sbit_error *error)
+{
+    char key[80];
+    const int size = snprintf(key, sizeof key, " %s.", node->op_type);
+    const char *at = size < (int)sizeof key ? strstr(sbit__attributes_required, key) : NULL;
+    for (; at != NULL; at = strstr(at, key)) {
+        char name[40];
+        const char *from = at + size;
+        const size_t count = strcspn(from, " ");
+        memcpy(name, from, count);
+        name[count] = '\0';
+        if (sbit_node_attr(node, name) == NULL) {
+            return sbit__fail(error, SBIT_ERR_INVALID_MODEL, node->name,
+                              "%s: attribute '%s' is missing", where, name);
+        }
+        at = from;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__op_check_outputs(const sbit_node *node, const char *where,
+                                          sbit_error *error)
+{
+    char key[80];
+    const int size = snprintf(key, sizeof key, " %s:", node->op_type);
+    const char *at = size < (int)sizeof key ? strstr(sbit__attributes_outputs, key) : NULL;
+    const size_t most = at != NULL ? (size_t)(at[size] - '0') : 1;
+    return most == 0 || node->output_count <= most
+               ? SBIT_OK
+               : sbit__fail(error, SBIT_ERR_INVALID_MODEL, node->name,
+                            "%s: it has %lu outputs, but makes at most %lu", where,
+                            (unsigned long)node->output_count, (unsigned long)most);
+}
+
 SBIT__FN sbit_status sbit__op_check_form(const sbit_graph *graph, const sbit_node *node,
                                          const sbit_op_row *row, sbit_error *error)
 {
@@ -125,6 +184,12 @@ SBIT__FN sbit_status sbit__op_check_form(const sbit_graph *graph, const sbit_nod
     if (node->output_count > 0 && node->outputs[0].idx == 0 && (row->flags & SBIT_OP_OMITS) == 0) {
         return sbit__fail(error, SBIT_ERR_INVALID_MODEL, node->name, "%s: output 0 is missing",
                           name);
+    }
+    if (row->domain[0] != '\0' || row->since_version > 1) {
+        SBIT__TRY(sbit__op_check_required(node, name, error));
+    }
+    if (strcmp(row->domain, "com.microsoft") != 0) {
+        SBIT__TRY(sbit__op_check_outputs(node, name, error));
     }
     for (size_t i = 0; i < node->attr_count; i++) {
         const sbit_attr *attr = &node->attrs[i];

@@ -1,5 +1,6 @@
-"""check_schemas.py: the table of attribute types in src/ops/attributes.c against the schemas of the onnx
-package, every version of every operator that has a row: what a schema allows is allowed."""
+"""check_schemas.py: the tables in src/ops/attributes.c (types of attributes, those that must be there,
+numbers of outputs) against the schemas of the onnx package, every version of every operator that has a
+row: what a schema allows is allowed."""
 import collections
 import json
 import os
@@ -10,6 +11,8 @@ import onnx
 from _common import check, finish, tool
 
 DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
+OLD = {"BatchNormalization.consumed_inputs", "Pad.paddings", "Pad.pads", "Slice.starts", "Slice.ends", "TopK.k", "Unsqueeze.axes",
+       "Upsample.scales", "Upsample.height_scale", "Upsample.width_scale", "Constant.value"}  # attributes of old versions alone
 LISTS = {"INTS": "INT", "FLOATS": "FLOAT"}  # one number may stand for a list
 
 
@@ -27,6 +30,34 @@ def table():
                 check(False, "%s stands in two rows" % name)
             types[name] = set(re.findall(r"SBIT__IS\((\w+)\)", row))
     return types
+
+
+def words(name):
+    path = os.path.join(os.path.dirname(__file__), "..", "..", "src", "ops", "attributes.c")
+    with open(path) as file:
+        body = file.read().split(name + "[] =")[1].split(";")[0]
+    return set("".join(re.findall(r'"(.*?)"', body)).split())
+
+
+def check_forms(rows):
+    required, optional, outputs = collections.Counter(), set(), {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain not in DOMAINS or schema.name not in rows:
+            continue
+        for name, attr in schema.attributes.items():
+            required["%s.%s" % (schema.name, name)] += attr.required
+            if not attr.required and (schema.domain or schema.since_version > 1):
+                optional.add("%s.%s" % (schema.name, name))
+        most = 0 if schema.max_output > 100 else schema.max_output
+        outputs[schema.name] = max(most, outputs.get(schema.name, most))
+    wanted = {name for name, count in required.items() if count and name not in optional}
+    listed = words("sbit__attributes_required")
+    check(listed <= wanted, "nothing is asked for that a schema has as optional: %s" % sorted(listed - wanted))
+    lacks = {name for name in wanted - listed if name not in OLD}
+    check(not lacks, "every required attribute is in the table: %s" % sorted(lacks))
+    have = dict(word.split(":") for word in words("sbit__attributes_outputs"))
+    differ = {name for name, most in outputs.items() if most != int(have.get(name, 1))}
+    check(not differ, "numbers of outputs are those of the schemas: %s" % sorted(differ))
 
 
 def main():
@@ -49,6 +80,7 @@ def main():
             lacks = {t for t in wanted if t not in have and LISTS.get(t) not in have}
             if lacks:
                 check(False, "%s.%s may be %s, not only %s" % (op_type, name, sorted(lacks), sorted(have)))
+    check_forms(rows)
     check(compared > 500, "%d attributes are compared" % compared)
     finish("check_schemas")
 
