@@ -297,6 +297,17 @@ static void lower_same(const char *text, int64_t to, const char *wanted)
     free(bytes.data);
 }
 
+/* Nodes, inputs and attributes. */
+static size_t lower_size(const sbit_graph *graph)
+{
+    size_t size = 0;
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        size += 10000 + 100 * node->input_count + node->attr_count;
+    }
+    return size;
+}
+
 static void lower_fails(const char *text, int64_t to, const char *why)
 {
     sbit_ctx *ctx = test_ctx();
@@ -306,9 +317,11 @@ static void lower_fails(const char *text, int64_t to, const char *why)
     sbit_graph *graph = model_graph(ctx, text, &bytes, &error);
     if (CHECK(graph != NULL)) {
         const int64_t from = sbit_graph_opset(graph, "");
+        const size_t before = lower_size(graph);
         CHECK_EQ_I64(sbit_graph_lower_opset(graph, to, &error), SBIT_ERR_UNSUPPORTED);
         CHECK_CONTAINS(error.message, why);
         CHECK_EQ_I64(sbit_graph_opset(graph, ""), from);
+        CHECK_EQ_I64((int64_t)lower_size(graph), (int64_t)before);
     }
     sbit_graph_destroy(graph);
     sbit_ctx_destroy(ctx);
@@ -345,6 +358,75 @@ TEST(operators_are_written_with_older_ones)
                "HardSigmoid/1 Mul/2");
 }
 
+TEST(newer_operators_are_written_with_older_ones)
+{
+    lower_same("opset 24\nin x f32 2,3\nSwish x -> y r\nout y f32 ...\n", 23, "Sigmoid/1 Mul/2");
+    lower_same("opset 28\nin x f32 2,3\nSwish x -> y r alpha=0.5\nout y f32 ...\n", 13,
+               "Mul/2 Sigmoid/1 Mul/2");
+    lower_same("opset 22\nin x f32 2,3\nMish x -> y r\nout y f32 ...\n", 9,
+               "Softplus/1 Tanh/1 Mul/2");
+    lower_same("opset 19\nin x f32 2,3\nc t i32 1 = 1\nCastLike x,t -> z c\nCastLike z,x -> y d\n"
+               "out y f32 ...\n",
+               13, "Cast/1 Cast/1");
+    lower_same("opset 21\nin x f32 2,3,4\nShape x -> s n start=-2 end=-1\nCast s -> y c to=1\n"
+               "out y f32 ...\n",
+               13, "Shape/1 Slice/3 Cast/1");
+    lower_same("opset 15\nin x f32 2,3,4\nShape x -> s n start=1\nCast s -> y c to=1\n"
+               "out y f32 ...\n",
+               9, "Shape/1 Slice/1 Cast/1");
+    lower_same("opset 19\nin x f32 2,6\nc s i64 2 = 3 -1\nReshape x,s -> y r allowzero=1\n"
+               "out y f32 ...\n",
+               13, "Reshape/2");
+    /* windows of 3 at 0, 2, 4 and 6: the last one reaches one element behind the 8 */
+    lower_same("opset 12\nin x f32 1,2,8,9\nMaxPool x -> y p kernel_shape=[3,3] strides=[2,2] "
+               "ceil_mode=1\nout y f32 ...\n",
+               9, "MaxPool/1");
+    lower_same("opset 12\nin x f32 1,2,8,9\nAveragePool x -> y p kernel_shape=[3,2] strides=[2,2] "
+               "pads=[1,0,0,0] ceil_mode=1\nout y f32 ...\n",
+               8, "AveragePool/1");
+    lower_same("opset 13\nin x f32 1,2,3,3\nc s f32 4 = 1 1 2 3\nResize x,,s -> y r\n"
+               "out y f32 ...\n",
+               10, "Resize/2");
+    lower_same("opset 13\nin x f32 1,2,3,3\nc s f32 4 = 1 1 2 1.5\nResize x,,s -> y r "
+               "mode=linear coordinate_transformation_mode=asymmetric\nout y f32 ...\n",
+               7, "Upsample/1");
+    /* axes of Slice-10 and indices of Gather-1 are not negative */
+    lower_same("opset 13\nin x f32 3,6\nc s i64 1 = 1\nc e i64 1 = 5\nc a i64 1 = -1\n"
+               "Slice x,s,e,a -> y r\nout y f32 ...\n",
+               10, "Slice/4");
+    lower_same("opset 13\nin x f32 3,6\nc i i64 2 = -1 1\nGather x,i -> y g axis=-1\n"
+               "out y f32 ...\n",
+               10, "Gather/2");
+    /* axes that nodes compute from constants are folded */
+    lower_same("opset 18\nin x f32 3,6\nc i i64 1,1 = 1\nc s i64 1 = -1\nReshape i,s -> a\n"
+               "ReduceMean x,a -> y r\nout y f32 ...\n",
+               17, "ReduceMean/1");
+}
+
+TEST(opsets_up_to_28_are_raised_to)
+{
+    sbit_ctx *ctx = test_ctx();
+    sbit_error error;
+    model_bytes bytes;
+    memset(&error, 0, sizeof error);
+    sbit_graph *graph = model_graph(ctx, "opset 18\nin x f32 3,6\nReduceLogSum x -> y r\n"
+                                         "out y f32 ...\n", &bytes, &error);
+    CHECK_OK(sbit_graph_lift_opset(graph, 28, &error), error);
+    CHECK_EQ_I64(sbit_graph_opset(graph, ""), 28);
+    CHECK_EQ_I64(sbit_graph_lift_opset(graph, 29, &error), SBIT_ERR_UNSUPPORTED);
+    CHECK_OK(sbit_graph_lower_opset(graph, 13, &error), error);
+    sbit_graph_destroy(graph);
+    free(bytes.data);
+    graph = model_graph(ctx, "opset 18\nin x i32 3,6\nReduceLogSum x -> y r\nout y i32 ...\n",
+                        &bytes, &error);
+    CHECK_OK(sbit_graph_lift_opset(graph, 27, &error), error);
+    CHECK_EQ_I64(sbit_graph_lift_opset(graph, 28, &error), SBIT_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(error.message, "floats only");
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+    free(bytes.data);
+}
+
 TEST(what_cannot_be_lowered_is_named)
 {
     lower_fails("opset 20\nin x f32 2,3\nGelu x -> y g\nout y f32 ...\n", 17,
@@ -364,4 +446,14 @@ TEST(what_cannot_be_lowered_is_named)
                 18, "half_pixel_symmetric");
     lower_fails("opset 19\nin x i8 2,8\nc s f16 = 0.5\nDequantizeLinear x,s -> y d\nout y f16 ...\n", 13,
                 "float32 before opset 19");
+    lower_fails("opset 16\nin x f32 4\nin c bool 4\nCast x -> b to=16\nWhere c,b,b -> y w\n"
+                "out y bf16 ...\n",
+                13, "bfloat16 came in a later opset");
+    lower_fails("opset 28\nin x f32 4\nin z f32 4\nMod x,z -> y m\nout y f32 ...\n", 27, "fmod=0");
+    lower_fails("opset 13\nin x f32 3,6\nc s i64 1 = 1\nc e i64 1 = 5\nin a i64 1\n"
+                "Slice x,s,e,a -> y r\nout y f32 ...\n",
+                10, "could be negative");
+    lower_fails("opset 13\nin x f32 1,2,3,3\nc s f32 4 = 1 1 2 1.5\nResize x,,s -> y r\n"
+                "out y f32 ...\n",
+                10, "other coordinates");
 }

@@ -7,7 +7,7 @@
  */
 #include "passes_private.h"
 
-#define SBIT__LIFT_NEWEST 23
+#define SBIT__LIFT_NEWEST 28
 
 typedef sbit_status (*sbit__lift_fn)(sbit__opset *lift, const sbit_node *node, sbit_error *error);
 
@@ -296,6 +296,16 @@ static sbit_status sbit__lift_axes_13(sbit__opset *lift, const sbit_node *node, 
 static sbit_status sbit__lift_axes_18(sbit__opset *lift, const sbit_node *node, sbit_error *error)
 {
     return sbit__lift_over(lift, 18) ? sbit__lift_ints(lift, node, "axes", 1, error) : SBIT_OK;
+}
+
+/* Opset 28 left integers out. */
+static sbit_status sbit__lift_log_sum(sbit__opset *lift, const sbit_node *node, sbit_error *error)
+{
+    const sbit_type *x = sbit__lift_type(lift, node, 0);
+    if (sbit__lift_over(lift, 28) && (x == NULL || (SBIT_T(x->dtype) & SBIT_T_FLOATS) == 0)) {
+        return sbit__opset_problem(lift, node, "opset 28 knows it for floats only");
+    }
+    return sbit__lift_axes_18(lift, node, error);
 }
 
 static sbit_status sbit__lift_reshape(sbit__opset *lift, const sbit_node *node, sbit_error *error)
@@ -733,8 +743,8 @@ static const sbit__lift_row sbit__lift_rows[] = {
     {"RNN", sbit__lift_recurrent},
     {"ReduceL1", sbit__lift_axes_18},
     {"ReduceL2", sbit__lift_axes_18},
-    {"ReduceLogSum", sbit__lift_axes_18},
-    {"ReduceLogSumExp", sbit__lift_axes_18},
+    {"ReduceLogSum", sbit__lift_log_sum},
+    {"ReduceLogSumExp", sbit__lift_log_sum},
     {"ReduceMax", sbit__lift_axes_18},
     {"ReduceMean", sbit__lift_axes_18},
     {"ReduceMin", sbit__lift_axes_18},
@@ -792,8 +802,7 @@ SPARSEBIT_API sbit_status sbit_graph_lift_opset(sbit_graph *graph, int64_t versi
     if (version <= lift.from) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__opset_convert(&lift, graph, "raised", error));
-    return sbit_graph_set_opset(graph, "", version, error);
+    return sbit__opset_convert(&lift, graph, "raised", error);
 }
 
 #undef SBIT__LIFT_NEWEST

@@ -7,7 +7,7 @@
  */
 #include "passes_private.h"
 
-#include <math.h>  /* fabs */
+#include <math.h>  /* fabs, floor */
 #include <stdio.h> /* snprintf */
 
 enum {
@@ -53,7 +53,8 @@ typedef struct sbit__down_attr {
 static const sbit__down_attr sbit__down_attrs[] = {
     {"ArgMax", "select_last_index", 12, 0, NULL},
     {"ArgMin", "select_last_index", 12, 0, NULL},
-    {"AveragePool", "ceil_mode", 10, 0, NULL},
+    {"Attention", "left_window_size", 25, -1, NULL},
+    {"Attention", "right_window_size", 25, -1, NULL},
     {"AveragePool", "dilations", 19, 1, NULL},
     {"BatchNormalization", "training_mode", 14, 0, NULL},
     {"Cast", "round_mode", 24, 0, "up"},
@@ -67,9 +68,7 @@ static const sbit__down_attr sbit__down_attrs[] = {
     {"GRU", "layout", 14, 0, NULL},
     {"GatherND", "batch_dims", 12, 0, NULL},
     {"LSTM", "layout", 14, 0, NULL},
-    {"LpPool", "ceil_mode", 18, 0, NULL},
     {"LpPool", "dilations", 18, 1, NULL},
-    {"MaxPool", "ceil_mode", 10, 0, NULL},
     {"MaxPool", "dilations", 10, 1, NULL},
     {"MaxPool", "storage_order", 8, 0, NULL},
     {"QuantizeLinear", "block_size", 21, 0, NULL},
@@ -77,6 +76,7 @@ static const sbit__down_attr sbit__down_attrs[] = {
     {"QuantizeLinear", "precision", 23, 0, NULL},
     {"QuantizeLinear", "saturate", 19, 1, NULL},
     {"RNN", "layout", 14, 0, NULL},
+    {"Range", "stash_type", 27, SBIT__DOWN_ALWAYS, NULL},
     {"ReduceL1", "noop_with_empty_axes", 18, 0, NULL},
     {"ReduceL2", "noop_with_empty_axes", 18, 0, NULL},
     {"ReduceLogSum", "noop_with_empty_axes", 18, 0, NULL},
@@ -87,14 +87,12 @@ static const sbit__down_attr sbit__down_attrs[] = {
     {"ReduceProd", "noop_with_empty_axes", 18, 0, NULL},
     {"ReduceSum", "noop_with_empty_axes", 13, 0, NULL},
     {"ReduceSumSquare", "noop_with_empty_axes", 18, 0, NULL},
-    {"Reshape", "allowzero", 14, 0, NULL},
     {"Resize", "antialias", 18, 0, NULL},
     {"Resize", "axes", 18, SBIT__DOWN_NEVER, NULL},
     {"Resize", "keep_aspect_ratio_policy", 18, 0, "stretch"},
     {"ScatterElements", "reduction", 16, 0, "none"},
     {"ScatterND", "reduction", 16, 0, "none"},
-    {"Shape", "end", 15, SBIT__DOWN_NEVER, NULL},
-    {"Shape", "start", 15, 0, NULL},
+    {"SpaceToDepth", "mode", 28, 0, "DCR"},
     {"TopK", "largest", 11, 1, NULL},
     {"TopK", "sorted", 11, 1, NULL},
 };
@@ -449,6 +447,262 @@ static sbit_status sbit__down_hard_swish(sbit__opset *down, const sbit_node *nod
     return sbit__replace_node(down->graph, node, "Mul", inputs, 2, NULL, 0, 1, error);
 }
 
+/* x * Sigmoid(alpha * x) (opset 24). */
+static sbit_status sbit__down_swish(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    const float alpha = sbit_node_float(node, "alpha", 1.0f);
+    const sbit_type *x = sbit__down_type(down, sbit__node_in(node, 0));
+    const char *name = sbit_graph_value(down->graph, node->outputs[0])->name;
+    sbit_value_id inputs[2], scaled;
+    if (!sbit__down_over(down, 24)) {
+        return SBIT_OK;
+    }
+    if (x == NULL || x->dtype == SBIT_UNDEFINED) {
+        return sbit__down_problem(down, node, "%s", "its element type is not known");
+    }
+    if (!down->change) {
+        return SBIT_OK;
+    }
+    inputs[0] = scaled = node->inputs[0];
+    if (alpha < 1.0f || alpha > 1.0f) {
+        SBIT__TRY(sbit__add_scalar(down->graph, "alpha", x->dtype, 0, (double)alpha, &inputs[1],
+                                   error));
+        SBIT__TRY(
+            sbit__emit(down->graph, node->id, "Mul", name, inputs, 2, NULL, 0, &scaled, error));
+    }
+    SBIT__TRY(sbit__emit(down->graph, node->id, "Sigmoid", name, &scaled, 1, NULL, 0, &inputs[1],
+                         error));
+    return sbit__replace_node(down->graph, node, "Mul", inputs, 2, NULL, 0, 1, error);
+}
+
+/* x * Tanh(Softplus(x)) (opset 18). */
+static sbit_status sbit__down_mish(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    const char *name = sbit_graph_value(down->graph, node->outputs[0])->name;
+    sbit_value_id inputs[2];
+    if (!sbit__down_over(down, 18) || !down->change) {
+        return SBIT_OK;
+    }
+    inputs[0] = node->inputs[0];
+    SBIT__TRY(sbit__emit(down->graph, node->id, "Softplus", name, inputs, 1, NULL, 0, &inputs[1],
+                         error));
+    SBIT__TRY(sbit__emit(down->graph, node->id, "Tanh", name, &inputs[1], 1, NULL, 0, &inputs[1],
+                         error));
+    return sbit__replace_node(down->graph, node, "Mul", inputs, 2, NULL, 0, 1, error);
+}
+
+/* A Cast to the type of input 1 (opset 15). */
+static sbit_status sbit__down_cast_like(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    const sbit_type *y = sbit__down_type(down, node->outputs[0]);
+    const sbit_op_row *cast = sbit_operator_find(sbit_graph_ctx(down->graph), "", "Cast", down->to);
+    if (y == NULL || y->dtype == SBIT_UNDEFINED) {
+        return sbit__down_problem(down, node, "%s", "the type that it casts to is not known");
+    }
+    if (cast == NULL || (cast->types & SBIT_T(y->dtype)) == 0) {
+        return sbit__down_problem(down, node, "element type %s came in a later opset",
+                                  sbit_dtype_name((int32_t)y->dtype));
+    }
+    if (!sbit__down_over(down, 15) || !down->change) {
+        return SBIT_OK;
+    }
+    const sbit_attr to = sbit__attr_int("to", (int64_t)y->dtype);
+    return sbit__replace_node(down->graph, node, "Cast", node->inputs, 1, &to, 1, 1, error);
+}
+
+/* A part of the shape is a Slice of it (start and end: opset 15). */
+static sbit_status sbit__down_shape(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    const int64_t start = sbit_node_int(node, "start", 0);
+    const int64_t end = sbit_node_int(node, "end", INT64_MAX), zero = 0;
+    const sbit_attr attrs[3] = {sbit__attr_ints("starts", &start, 1),
+                                sbit__attr_ints("ends", &end, 1), sbit__attr_ints("axes", &zero, 1)};
+    const bool inputs_there = down->to >= 10;
+    sbit_value_id inputs[3];
+    if (!sbit__down_over(down, 15) || !down->change) {
+        return SBIT_OK;
+    }
+    if (start == 0 && end == INT64_MAX) {
+        sbit_graph_remove_attr(down->graph, node->id, "start");
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__emit(down->graph, node->id, "Shape",
+                         sbit_graph_value(down->graph, node->outputs[0])->name, node->inputs, 1,
+                         NULL, 0, &inputs[0], error));
+    if (inputs_there) {
+        SBIT__TRY(sbit__add_ints(down->graph, "shape_start", &start, 1, &inputs[1], error));
+        SBIT__TRY(sbit__add_ints(down->graph, "shape_end", &end, 1, &inputs[2], error));
+    }
+    return sbit__replace_node(down->graph, node, "Slice", inputs, inputs_there ? 3 : 1, attrs,
+                              inputs_there ? 0 : 3, 1, error);
+}
+
+/* allowzero (opset 14) means nothing if no length is 0. */
+static sbit_status sbit__down_reshape(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    const sbit_tensor *shape = sbit__const_in(down->graph, node, 1);
+    bool zero = shape == NULL;
+    (void)error;
+    if (!sbit__down_over(down, 14) || sbit_node_attr(node, "allowzero") == NULL) {
+        return SBIT_OK;
+    }
+    for (int64_t i = 0; shape != NULL && i < sbit_tensor_count(shape); i++) {
+        zero = zero || sbit__tensor_i64_at(shape, i) == 0;
+    }
+    if (zero && sbit_node_int(node, "allowzero", 0) != 0) {
+        return sbit__down_problem(down, node, "%s", "its attribute allowzero came in a later opset");
+    }
+    if (down->change) {
+        sbit_graph_remove_attr(down->graph, node->id, "allowzero");
+    }
+    return SBIT_OK;
+}
+
+/* ceil_mode (opset 10; of LpPool 18) is padding behind, where the sizes are known: padding is no
+ * part of a maximum or norm, nor of a mean that leaves it out. */
+static sbit_status sbit__down_pool(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    const sbit_type *x = sbit__down_type(down, sbit__node_in(node, 0));
+    const sbit_type *y = sbit__down_type(down, node->outputs[0]);
+    const int64_t version = strcmp(node->op_type, "LpPool") == 0 ? 18 : 10;
+    int64_t kernel[SBIT_MAX_RANK], steps[SBIT_MAX_RANK], n = 0, step_count = 0, pad_count = 0;
+    int64_t values[2 * SBIT_MAX_RANK] = {0};
+    if (!sbit__down_over(down, version) || sbit_node_attr(node, "ceil_mode") == NULL) {
+        return SBIT_OK;
+    }
+    sbit__node_ints(down->graph, node, "kernel_shape", SIZE_MAX, kernel, SBIT_MAX_RANK, &n);
+    const bool moves = sbit__node_ints(down->graph, node, "strides", SIZE_MAX, steps, SBIT_MAX_RANK,
+                                       &step_count);
+    const bool pads = sbit__node_ints(down->graph, node, "pads", SIZE_MAX, values,
+                                      2 * SBIT_MAX_RANK, &pad_count);
+    const char *padding = sbit_node_string(node, "auto_pad", "NOTSET");
+    const bool ceils = sbit_node_int(node, "ceil_mode", 0) != 0 && strcmp(padding, "NOTSET") == 0;
+    bool known = x != NULL && y != NULL && n > 0 && n + 2 <= SBIT_MAX_RANK && x->rank == n + 2 &&
+                 y->rank == n + 2 && moves == (sbit_node_attr(node, "strides") != NULL) &&
+                 pads == (sbit_node_attr(node, "pads") != NULL) && (!moves || step_count == n) &&
+                 (!pads || pad_count == 2 * n) && sbit_node_int(node, "count_include_pad", 0) == 0;
+    for (int64_t i = 0; known && ceils && i < n; i++) {
+        const sbit_dim in = x->dims[i + 2], out = y->dims[i + 2];
+        known = sbit__dim_known(in) && sbit__dim_known(out);
+        const int64_t reach =
+            (out.value - 1) * (moves ? steps[i] : 1) + kernel[i] - in.value - values[i];
+        values[n + i] = reach > values[n + i] ? reach : values[n + i];
+    }
+    if (ceils && !known) {
+        return sbit__down_problem(down, node, "%s",
+                                  "its attribute ceil_mode came in a later opset, and its sizes are "
+                                  "not known");
+    }
+    if (!down->change) {
+        return SBIT_OK;
+    }
+    if (ceils) {
+        const sbit_attr attr = sbit__attr_ints("pads", values, 2 * (size_t)n);
+        SBIT__TRY(sbit_graph_set_attr(down->graph, node->id, &attr, error));
+    }
+    sbit_graph_remove_attr(down->graph, node->id, "ceil_mode");
+    return SBIT_OK;
+}
+
+/* Floats take part in the floor modulo since opset 28. */
+static sbit_status sbit__down_mod(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    const sbit_type *x = sbit__down_type(down, sbit__node_in(node, 0));
+    (void)error;
+    return sbit__down_over(down, 28) && sbit_node_int(node, "fmod", 0) == 0 &&
+                   (x == NULL || (SBIT_T(x->dtype) & SBIT_T_FLOATS) != 0)
+               ? sbit__down_problem(down, node, "%s", "floats with fmod=0 came with opset 28")
+               : SBIT_OK;
+}
+
+/* Rows say what input 0 is; of these the output counts. bfloat16 and float8 came to ConstantOfShape
+ * with opset 20. */
+static sbit_status sbit__down_constant(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    const sbit_type *y = sbit__down_type(down, node->outputs[0]);
+    const sbit_op_row *row =
+        sbit_operator_find(sbit_graph_ctx(down->graph), "", "Constant", down->to);
+    const uint32_t without = strcmp(node->op_type, "Constant") != 0 && sbit__down_over(down, 20)
+                                 ? SBIT_T(SBIT_BF16) | SBIT_T(SBIT_F8E4M3FN) |
+                                       SBIT_T(SBIT_F8E4M3FNUZ) | SBIT_T(SBIT_F8E5M2) |
+                                       SBIT_T(SBIT_F8E5M2FNUZ)
+                                 : 0;
+    (void)error;
+    return row != NULL && y != NULL && y->dtype != SBIT_UNDEFINED &&
+                   (row->types & ~without & SBIT_T(y->dtype)) == 0
+               ? sbit__down_problem(down, node, "element type %s came in a later opset",
+                                    sbit_dtype_name((int32_t)y->dtype))
+               : SBIT_OK;
+}
+
+/* Integers in constant input `input` that count from the end (opset 11) get `limit` added. */
+static sbit_status sbit__down_from_end(sbit__opset *down, const sbit_node *node, size_t input,
+                                       int64_t limit, sbit_error *error)
+{
+    const sbit_tensor *old = sbit__const_in(down->graph, node, input);
+    sbit_tensor made;
+    sbit_value_id id;
+    bool negative = false;
+    for (int64_t i = 0; old != NULL && i < sbit_tensor_count(old); i++) {
+        negative = negative || sbit__tensor_i64_at(old, i) < 0;
+    }
+    if (!negative) {
+        return SBIT_OK;
+    }
+    if (limit < 0) {
+        return sbit__down_problem(down, node, "%s", "what its negative indices count from is not known");
+    }
+    if (!down->change) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit_tensor_alloc(sbit_graph_ctx(down->graph), old->dtype, old->rank, old->dims, &made,
+                                error));
+    for (int64_t i = 0; i < sbit_tensor_count(old); i++) {
+        const int64_t value = sbit__tensor_i64_at(old, i);
+        sbit__tensor_set_f64(&made, i, (double)(value + (value < 0 ? limit : 0)));
+    }
+    const sbit_status status =
+        sbit_graph_add_constant(down->graph, "from_front", &made, &id, error);
+    sbit_tensor_free(sbit_graph_ctx(down->graph), &made);
+    return status == SBIT_OK ? sbit_graph_set_node_input(down->graph, node->id, input, id, error)
+                             : status;
+}
+
+/* What is chosen may be of bfloat16 since these versions; rows tell the type of input 0 only. */
+static sbit_status sbit__down_bfloat(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    const bool where = strcmp(node->op_type, "Where") == 0; /* else OneHot */
+    const sbit_type *x = sbit__down_type(down, sbit__node_in(node, where ? 1 : 2));
+    (void)error;
+    return sbit__down_over(down, where ? 16 : 28) && x != NULL && x->dtype == SBIT_BF16
+               ? sbit__down_problem(down, node, "element type %s came in a later opset", "bfloat16")
+               : SBIT_OK;
+}
+
+/* Axes of Slice-10 and indices of Gather-1 are not negative. */
+static sbit_status sbit__down_slice(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    if (!sbit__down_over(down, 11) || sbit__node_in(node, 3).idx == 0) {
+        return SBIT_OK; /* below 10 they are an attribute */
+    }
+    return sbit__const_in(down->graph, node, 3) == NULL
+               ? sbit__down_problem(down, node, "%s",
+                                    "its axes are not constant, and could be negative")
+               : sbit__down_from_end(down, node, 3, sbit__down_rank(down, node), error);
+}
+
+static sbit_status sbit__down_gather(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    const sbit_type *x = sbit__down_type(down, sbit__node_in(node, 0));
+    int64_t axis = sbit_node_int(node, "axis", 0), limit = -1;
+    if (x != NULL && x->rank > 0) {
+        axis += axis < 0 ? x->rank : 0;
+        limit = axis >= 0 && axis < x->rank && sbit__dim_known(x->dims[axis]) ? x->dims[axis].value
+                                                                             : -1;
+    }
+    return sbit__down_over(down, 11) ? sbit__down_from_end(down, node, 1, limit, error) : SBIT_OK;
+}
+
 /* Base and exponent had one type before opset 12. */
 static sbit_status sbit__down_pow(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
@@ -530,15 +784,66 @@ static sbit_status sbit__down_stays_9(sbit__opset *down, const sbit_node *node, 
                : SBIT_OK;
 }
 
+/* Positions up to opset 10 are x / scale, rounded down where an axis grows. Whole scales give the
+ * same nearest pixels from their middles. Upsample of before opset 10 only grows. */
+static bool sbit__down_resize_fits(const sbit__opset *down, const sbit_node *node)
+{
+    const char *mode = sbit_node_string(node, "mode", "nearest");
+    const char *place = sbit_node_string(node, "coordinate_transformation_mode", "half_pixel");
+    const char *nearest = sbit_node_string(node, "nearest_mode", "round_prefer_floor");
+    const sbit_tensor *scales = sbit__const_in(down->graph, node, 2);
+    const bool middles = strcmp(place, "half_pixel") == 0 || strcmp(place, "pytorch_half_pixel") == 0;
+    const bool corners = strcmp(place, "asymmetric") == 0;
+    if (scales == NULL || scales->dtype != SBIT_F32 || scales->rank != 1 || scales->dims[0] == 0 ||
+        scales->dims[0] > SBIT_MAX_RANK || sbit__node_in(node, 3).idx != 0) {
+        return false;
+    }
+    bool whole = true, grows = true;
+    for (int64_t i = 0; i < scales->dims[0]; i++) {
+        const double scale = sbit__tensor_f64_at(scales, i);
+        grows = grows && scale >= 1.0;
+        whole = whole && !(fabs(scale - floor(scale)) > 0.0);
+    }
+    if (strcmp(mode, "linear") == 0) {
+        return corners && (grows || down->to >= 10);
+    }
+    return strcmp(mode, "nearest") == 0 && grows &&
+           ((corners && strcmp(nearest, "floor") == 0) ||
+            (middles && whole && strncmp(nearest, "round_", 6) == 0));
+}
+
+static sbit_status sbit__down_resize_10(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    const sbit_tensor *scales = sbit__const_in(down->graph, node, 2);
+    const char *mode = sbit_node_string(node, "mode", "nearest");
+    sbit_attr attrs[2] = {sbit__attr_string("mode", mode), sbit__attr_string("scales", "")};
+    sbit_value_id inputs[2];
+    if (!sbit__down_resize_fits(down, node)) {
+        return sbit__down_problem(down, node, "%s", "Resize of opset 10 has other coordinates");
+    }
+    if (!down->change) {
+        return SBIT_OK;
+    }
+    inputs[0] = node->inputs[0];
+    inputs[1] = node->inputs[2];
+    memset(&attrs[1], 0, sizeof attrs[1]);
+    attrs[1].name = "scales";
+    attrs[1].type = SBIT_ONNX_ATTR_FLOATS;
+    attrs[1].floats = (const float *)scales->data;
+    attrs[1].count = (size_t)scales->dims[0];
+    return sbit__replace_node(down->graph, node, down->to >= 10 ? "Resize" : "Upsample", inputs,
+                              down->to >= 9 ? 2 : 1, attrs, down->to >= 9 ? 1 : 2, 1, error);
+}
+
 static sbit_status sbit__down_resize(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
     sbit_value_id empty;
+    if (sbit__down_over(down, 11)) {
+        return sbit__down_resize_10(down, node, error);
+    }
     if (sbit__down_over(down, 19) && strcmp(sbit_node_string(node, "coordinate_transformation_mode", ""),
                                             "half_pixel_symmetric") == 0) {
         return sbit__down_problem(down, node, "%s", "half_pixel_symmetric came with opset 19");
-    }
-    if (sbit__down_over(down, 11)) {
-        return sbit__down_problem(down, node, "%s", "Resize of opset 10 has other coordinates");
     }
     /* what opset 13 leaves out was an empty tensor */
     for (size_t i = 1; down->change && sbit__down_over(down, 13) && i <= 2; i++) {
@@ -563,41 +868,66 @@ static const struct {
     const char *op_type;
     sbit__down_fn convert;
 } sbit__down_rows[] = {
+    {"AveragePool", sbit__down_pool},
     {"Cast", sbit__down_cast},
-    {"CastLike", sbit__down_cast},
+    {"CastLike", sbit__down_cast_like},
+    {"Constant", sbit__down_constant},
+    {"ConstantOfShape", sbit__down_constant},
     {"DFT", sbit__down_stays_20},
     {"DequantizeLinear", sbit__down_quantize},
+    {"Gather", sbit__down_gather},
     {"Gemm", sbit__down_gemm},
     {"GridSample", sbit__down_grid_sample},
     {"GroupNormalization", sbit__down_stays_21},
     {"HardSwish", sbit__down_hard_swish},
     {"Hardmax", sbit__down_softmax},
     {"LogSoftmax", sbit__down_softmax},
+    {"LpPool", sbit__down_pool},
     {"Max", sbit__down_many},
+    {"MaxPool", sbit__down_pool},
     {"Mean", sbit__down_many},
     {"Min", sbit__down_many},
+    {"Mish", sbit__down_mish},
+    {"Mod", sbit__down_mod},
+    {"OneHot", sbit__down_bfloat},
     {"Pad", sbit__down_pad},
     {"Pow", sbit__down_pow},
     {"QuantizeLinear", sbit__down_quantize},
+    {"Reshape", sbit__down_reshape},
     {"Resize", sbit__down_resize},
     {"RoiAlign", sbit__down_roi_align},
     {"Scan", sbit__down_stays_9},
     {"ScatterElements", sbit__down_scatter},
     {"ScatterND", sbit__down_scatter},
+    {"Shape", sbit__down_shape},
+    {"Slice", sbit__down_slice},
     {"Softmax", sbit__down_softmax},
     {"Split", sbit__down_split},
     {"Sum", sbit__down_many},
+    {"Swish", sbit__down_swish},
+    {"Where", sbit__down_bfloat},
 };
 
-/* The operator is there in the lower opset (HardSwish is written with others), and takes the type
- * of input 0. */
+/* Functions of these write them with others where they are not there yet. */
+static bool sbit__down_is_written(const char *op_type)
+{
+    static const char *const names[] = {"CastLike", "HardSwish", "Mish", "Resize", "Swish"};
+    for (size_t i = 0; i < SBIT__COUNT_OF(names); i++) {
+        if (strcmp(names[i], op_type) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The operator is there in the lower opset, or can be written, and takes the type of input 0. */
 static sbit_status sbit__down_exists(sbit__opset *down, const sbit_node *node)
 {
     const sbit_op_row *row =
         sbit_operator_find(sbit_graph_ctx(down->graph), "", node->op_type, down->to);
     const sbit_type *x = sbit__down_type(down, sbit__node_in(node, 0));
     if (row == NULL) {
-        return strcmp(node->op_type, "HardSwish") == 0
+        return sbit__down_is_written(node->op_type)
                    ? SBIT_OK
                    : sbit__down_problem(down, node, "%s came in a later opset", node->op_type);
     }
@@ -643,9 +973,7 @@ SPARSEBIT_API sbit_status sbit_graph_lower_opset(sbit_graph *graph, int64_t vers
                           "opset %lld is older than %d, the oldest that models can be lowered to",
                           (long long)version, (int)SBIT__LOWER_LOWEST);
     }
-    SBIT__TRY(sbit__opset_convert(&down, graph, "lowered", error));
-    sbit__graph_lower_opset(graph, version);
-    return sbit_infer(graph, error);
+    return sbit__opset_convert(&down, graph, "lowered", error);
 }
 
 #undef SBIT__DOWN_NEVER

@@ -42,6 +42,7 @@ static sbit_status sbit__opset_level(sbit__opset *opset, sbit_graph *graph, sbit
     return SBIT_OK;
 }
 
+/* Looks at all nodes, then changes them. */
 static sbit_status sbit__opset_twice(sbit__opset *opset, sbit_graph *graph, const char *how,
                                      sbit_error *error)
 {
@@ -55,16 +56,29 @@ static sbit_status sbit__opset_twice(sbit__opset *opset, sbit_graph *graph, cons
                           (int)opset->to, opset->problems->data);
     }
     opset->change = true;
-    return sbit__opset_level(opset, graph, error);
+    SBIT__TRY(sbit__opset_level(opset, graph, error));
+    if (opset->to < opset->from) {
+        sbit__graph_lower_opset(graph, opset->to);
+    } else {
+        SBIT__TRY(sbit_graph_set_opset(graph, "", opset->to, error));
+    }
+    return sbit_infer(graph, error);
 }
 
-SBIT__FN sbit_status sbit__opset_convert(sbit__opset *opset, sbit_graph *graph, const char *how,
-                                         sbit_error *error)
+/* With `fold`, what nodes compute from constants is stored first. */
+static sbit_status sbit__opset_run(const sbit__opset *form, sbit_graph *graph, bool fold,
+                                   const char *how, sbit_error *error)
 {
+    static const char *const passes[] = {"fold_constants", "dead_code"};
     const sbit_allocator *a = sbit_ctx_allocator(sbit_graph_ctx(graph));
+    sbit__opset copy = *form, *opset = &copy;
+    sbit_simplify_desc desc;
     sbit__arena arena;
     sbit__text problems;
-    SBIT__TRY(sbit_infer(graph, error));
+    memset(&desc, 0, sizeof desc);
+    desc.only = passes;
+    desc.only_count = SBIT__COUNT_OF(passes);
+    SBIT__TRY(fold ? sbit_simplify(graph, &desc, NULL, error) : sbit_infer(graph, error));
     sbit__arena_init(&arena, a);
     sbit__text_init(&problems, a);
     opset->arena = &arena;
@@ -73,4 +87,27 @@ SBIT__FN sbit_status sbit__opset_convert(sbit__opset *opset, sbit_graph *graph, 
     sbit__text_deinit(&problems);
     sbit__arena_deinit(&arena);
     return status;
+}
+
+/* A copy is converted first, so that a conversion that fails leaves the graph as it is. */
+static sbit_status sbit__opset_try(const sbit__opset *form, const sbit_graph *graph, bool fold,
+                                   const char *how, sbit_error *error)
+{
+    sbit_graph *copy = NULL;
+    SBIT__TRY(sbit__graph_clone_borrowing(graph, &copy, error));
+    const sbit_status status = sbit__opset_run(form, copy, fold, how, error);
+    sbit_graph_destroy(copy);
+    return status;
+}
+
+SBIT__FN sbit_status sbit__opset_convert(const sbit__opset *form, sbit_graph *graph,
+                                         const char *how, sbit_error *error)
+{
+    bool fold = false;
+    sbit_status status = sbit__opset_try(form, graph, fold, how, error);
+    if (status == SBIT_ERR_UNSUPPORTED) {
+        fold = true;
+        status = sbit__opset_try(form, graph, fold, how, error);
+    }
+    return status == SBIT_OK ? sbit__opset_run(form, graph, fold, how, error) : status;
 }

@@ -58,14 +58,16 @@ SPARSEBIT_API sbit_status sbit_simplify(sbit_graph *graph, const sbit_simplify_d
                                         sbit_simplify_stats *stats, sbit_error *error);
 
 /* Raises the ai.onnx opset to `version`, converting every node whose schema changed in between
- * (Upsample to Resize, attributes to inputs, ...). Lifting only; bodies included. Errors:
- * UNSUPPORTED naming the nodes that cannot be converted (all at once). */
+ * (Upsample to Resize, attributes to inputs, ...), to 28 at most. Lifting only; bodies included.
+ * What nodes compute from constants is folded if only then all can be converted. A failure leaves
+ * the graph as it is, but for OUT_OF_MEMORY. Errors: UNSUPPORTED naming the nodes that cannot be
+ * converted (all at once). */
 SPARSEBIT_API sbit_status sbit_graph_lift_opset(sbit_graph *graph, int64_t version,
                                                 sbit_error *error);
 
 /* Lowers it, to 7 at least, if every node can be written so: attributes that came later have their
- * default, inputs that were attributes are constants, element types were known. Bodies included;
- * nothing is changed otherwise. Errors: UNSUPPORTED naming the nodes that cannot (all at once). */
+ * default, inputs that were attributes are constants, element types were known. Bodies, folding and
+ * failures as above. Errors: UNSUPPORTED naming the nodes that cannot (all at once). */
 SPARSEBIT_API sbit_status sbit_graph_lower_opset(sbit_graph *graph, int64_t version,
                                                  sbit_error *error);
 

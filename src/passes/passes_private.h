@@ -146,7 +146,8 @@ SBIT__FN sbit_status sbit__affine_init(sbit__rewrite *rw, sbit__affine *affine, 
                                        sbit_error *error); /* scale 1, shift 0; in rw's arena */
 
 /* >>opset (opset.c): a model goes from one ai.onnx opset to another. All nodes of all levels are
- * looked at first; only when each can be converted is the first one changed. */
+ * looked at first; only when each can be converted is the first one changed, of a copy; only when
+ * the copy is a valid model of the other opset, the graph itself. */
 typedef struct sbit__opset {
     sbit_graph *graph; /* the level that is looked at */
     sbit__arena *arena;
@@ -161,8 +162,9 @@ SBIT__FN sbit_status sbit__opset_problem(sbit__opset *opset, const sbit_node *no
                                          const char *why);
 /* Errors: INVALID_ARGUMENT, if the graph is a body. */
 SBIT__FN sbit_status sbit__opset_from(const sbit_graph *graph, int64_t *from, sbit_error *error);
-/* opset: from, to and convert. The graph keeps its number. `how`: "raised". */
-SBIT__FN sbit_status sbit__opset_convert(sbit__opset *opset, sbit_graph *graph, const char *how,
+/* form: from, to and convert. Nodes that cannot be converted may be because constants are computed
+ * by nodes: then those are folded. `how`: "raised". Failures but OUT_OF_MEMORY change nothing. */
+SBIT__FN sbit_status sbit__opset_convert(const sbit__opset *form, sbit_graph *graph, const char *how,
                                          sbit_error *error);
 
 /* >>patterns (layer_norm.c): LayerNormalization written with primitives (A3.17). */
