@@ -84,7 +84,7 @@ TEST_FN model_type model_type_of(const char *name)
     static const model_type types[] = {
         {"?", 0, 0},    {"f32", 1, 4},  {"u8", 2, 1},  {"i8", 3, 1},   {"u16", 4, 2},
         {"i16", 5, 2},  {"i32", 6, 4},  {"i64", 7, 8}, {"bool", 9, 1}, {"f16", 10, 2},
-        {"f64", 11, 8}, {"u32", 12, 4}, {"u64", 13, 8}};
+        {"f64", 11, 8}, {"u32", 12, 4}, {"u64", 13, 8}, {"bf16", 16, 2}};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         if (strcmp(types[i].name, name) == 0) {
             return types[i];

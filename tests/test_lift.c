@@ -365,6 +365,15 @@ TEST(newer_operators_are_written_with_older_ones)
                "Mul/2 Sigmoid/1 Mul/2");
     lower_same("opset 22\nin x f32 2,3\nMish x -> y r\nout y f32 ...\n", 9,
                "Softplus/1 Tanh/1 Mul/2");
+    lower_same("opset 17\nin x f32 2,3,4\nc s f32 3,4 = 1 2 -1\nc b f32 3,4 = 0.5 1\n"
+               "LayerNormalization x,s,b -> y r axis=1 epsilon=0.01\nout y f32 ...\n",
+               9, "ReduceMean/1 Sub/2 Mul/2 ReduceMean/1 Add/2 Sqrt/1 Div/2 Mul/2 Add/2");
+    lower_same("opset 17\nin x f32 2,3,4\nc s f32 4 = 1 2 -1\nLayerNormalization x,s -> y r\n"
+               "out y f32 ...\n",
+               13, "ReduceMean/1 Sub/2 Mul/2 ReduceMean/1 Add/2 Sqrt/1 Div/2 Mul/2");
+    lower_same("opset 19\nin x f32 2,3\nc l f64  = 0.5\nCastLike l,x -> m c\nClip x,m -> y r\n"
+               "out y f32 ...\n",
+               9, "Clip/1");
     lower_same("opset 19\nin x f32 2,3\nc t i32 1 = 1\nCastLike x,t -> z c\nCastLike z,x -> y d\n"
                "out y f32 ...\n",
                13, "Cast/1 Cast/1");

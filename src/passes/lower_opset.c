@@ -491,6 +491,51 @@ static sbit_status sbit__down_mish(sbit__opset *down, const sbit_node *node, sbi
     return sbit__replace_node(down->graph, node, "Mul", inputs, 2, NULL, 0, 1, error);
 }
 
+/* (x - mean) / sqrt(mean of squares + epsilon) * scale + bias, over the axes from `axis` on
+ * (opset 17). */
+static sbit_status sbit__down_layer_norm(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    static const char *const last[] = {"Div", "Mul", "Add"};
+    const sbit_type *x = sbit__down_type(down, sbit__node_in(node, 0));
+    const char *name = sbit_graph_value(down->graph, node->outputs[0])->name;
+    int64_t axis = sbit_node_int(node, "axis", -1), axes[SBIT_MAX_RANK];
+    sbit_value_id in[2], squares[2];
+    const size_t steps = sbit__node_in(node, 2).idx != 0 ? 3 : 2;
+    if (!sbit__down_over(down, 17)) {
+        return SBIT_OK;
+    }
+    axis += axis < 0 && x != NULL ? x->rank : 0;
+    if (x == NULL || x->dtype != SBIT_F32 || axis < 0 || axis >= x->rank ||
+        !sbit__single_output(down->graph, node)) {
+        return sbit__down_problem(down, node, "%s", "LayerNormalization came in a later opset, and it "
+                                                    "is not of float32 with one output");
+    }
+    for (int64_t i = axis; i < x->rank; i++) {
+        axes[i - axis] = i;
+    }
+    const sbit_attr over = sbit__attr_ints("axes", axes, (size_t)(x->rank - axis));
+    if (!down->change) {
+        return SBIT_OK;
+    }
+    in[0] = node->inputs[0];
+    SBIT__TRY(
+        sbit__emit(down->graph, node->id, "ReduceMean", name, in, 1, &over, 1, &in[1], error));
+    SBIT__TRY(sbit__emit(down->graph, node->id, "Sub", name, in, 2, NULL, 0, &in[0], error));
+    squares[0] = squares[1] = in[0];
+    SBIT__TRY(sbit__emit(down->graph, node->id, "Mul", name, squares, 2, NULL, 0, squares, error));
+    SBIT__TRY(sbit__emit(down->graph, node->id, "ReduceMean", name, squares, 1, &over, 1, squares,
+                         error));
+    SBIT__TRY(sbit__add_scalar(down->graph, "epsilon", SBIT_F32, 0,
+                               (double)sbit_node_float(node, "epsilon", 1e-5f), &squares[1], error));
+    SBIT__TRY(sbit__emit(down->graph, node->id, "Add", name, squares, 2, NULL, 0, squares, error));
+    SBIT__TRY(sbit__emit(down->graph, node->id, "Sqrt", name, squares, 1, NULL, 0, &in[1], error));
+    for (size_t i = 0; i + 1 < steps; i++) {
+        SBIT__TRY(sbit__emit(down->graph, node->id, last[i], name, in, 2, NULL, 0, &in[0], error));
+        in[1] = node->inputs[i + 1];
+    }
+    return sbit__replace_node(down->graph, node, last[steps - 1], in, 2, NULL, 0, 1, error);
+}
+
 /* A Cast to the type of input 1 (opset 15). */
 static sbit_status sbit__down_cast_like(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
@@ -881,6 +926,7 @@ static const struct {
     {"GroupNormalization", sbit__down_stays_21},
     {"HardSwish", sbit__down_hard_swish},
     {"Hardmax", sbit__down_softmax},
+    {"LayerNormalization", sbit__down_layer_norm},
     {"LogSoftmax", sbit__down_softmax},
     {"LpPool", sbit__down_pool},
     {"Max", sbit__down_many},

@@ -4,6 +4,10 @@
  */
 #include "passes_private.h"
 
+enum {
+    SBIT__OPSET_NO_CAST_LIKE = 14
+};
+
 SBIT__FN sbit_status sbit__opset_problem(sbit__opset *opset, const sbit_node *node, const char *why)
 {
     char text[256];
@@ -65,16 +69,24 @@ static sbit_status sbit__opset_twice(sbit__opset *opset, sbit_graph *graph, cons
     return sbit_infer(graph, error);
 }
 
-/* With `fold`, what nodes compute from constants is stored first. */
+/* With `fold`, what nodes compute from constants and from shapes is stored first; on the way down
+ * once more in opset 14, where CastLike has become Cast. */
 static sbit_status sbit__opset_run(const sbit__opset *form, sbit_graph *graph, bool fold,
                                    const char *how, sbit_error *error)
 {
-    static const char *const passes[] = {"fold_constants", "dead_code"};
+    static const char *const passes[] = {"sequence_to_split", "fold_constants", "shape_folding",
+                                         "dead_code"};
     const sbit_allocator *a = sbit_ctx_allocator(sbit_graph_ctx(graph));
     sbit__opset copy = *form, *opset = &copy;
     sbit_simplify_desc desc;
     sbit__arena arena;
     sbit__text problems;
+    if (fold && form->from > SBIT__OPSET_NO_CAST_LIKE && form->to < SBIT__OPSET_NO_CAST_LIKE) {
+        copy.to = SBIT__OPSET_NO_CAST_LIKE;
+        SBIT__TRY(sbit__opset_run(&copy, graph, fold, how, error));
+        copy.from = copy.to;
+        copy.to = form->to;
+    }
     memset(&desc, 0, sizeof desc);
     desc.only = passes;
     desc.only_count = SBIT__COUNT_OF(passes);

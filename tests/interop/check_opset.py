@@ -43,8 +43,7 @@ def convert(path, target):
 def compare(name, path, target, feeds):
     out, why = convert(path, target)
     if out is None:
-        named = "the opset cannot be" in why
-        return c.check(named, "%s to %d is refused: %s" % (name, target, why[-120:].replace("\n", " ")))
+        return c.check(False, "%s to %d is refused: %s" % (name, target, why[-120:].replace("\n", " ")))
     onnx.checker.check_model(out)
     if target > NEWEST:  # of ONNX Runtime: back again
         back = next(o.version for o in onnx.load(path, load_external_data=False).opset_import if not o.domain)
