@@ -299,6 +299,7 @@ static void group_begin(recipe *r, const char *const set[][2], bool sigmoid)
         holder_parameter,
         holder_finish,
         holder_deinit,
+        NULL,
     };
     sbit_value_id parts[3];
     const sbit_attr axis = build_int("axis", 1);

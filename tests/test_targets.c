@@ -573,6 +573,7 @@ static const sbit_quantizer_row floor_row = {
     NULL,
     floor_finish,
     floor_deinit,
+    NULL,
 };
 
 TEST(quantizer_registered_from_outside)

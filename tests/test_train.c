@@ -1276,6 +1276,99 @@ TEST(values_of_written_out_operators_are_computed_again)
     sbit_ctx_destroy(ctx);
 }
 
+/* Bits that fall from 8 to those that were asked for: nearer to the float model at first; a way
+ * forth and back changes no bit; a run that is resumed in between ends like one that is not. */
+TEST(bits_are_annealed)
+{
+    static const char *const types[][2] = {
+        {"lsq", "lsq"}, {"lsq", "lsq+"}, {"dorefa", "pact"}, {"uniform", "uniform"}};
+    const char *path = SBIT_TEST_TMP "/anneal.checkpoint";
+    sbit_ctx *ctx = train_ctx();
+    sbit_graph *graph = small_network(ctx, 3);
+    small_data *d = (small_data *)malloc(sizeof *d);
+    sbit_batch batch;
+    sbit_error error;
+    small_data_make(ctx, d);
+    memset(&batch, 0, sizeof batch);
+    batch.inputs = &d->inputs;
+    batch.targets = &d->targets;
+    batch.input_count = batch.target_count = 1;
+    batch.samples = SMALL_COUNT;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        char text[400];
+        sbit_qconfig *config = NULL;
+        sbit_quant *quant[3] = {NULL, NULL, NULL};
+        sbit_trainer *t[3] = {NULL, NULL, NULL};
+        sbit_train_desc desc;
+        sbit_fit_desc fit;
+        sbit_train_report report;
+        double loss[3], exact = 0.0;
+        int64_t stop = 5;
+        memset(&desc, 0, sizeof desc);
+        memset(&fit, 0, sizeof fit);
+        desc.learning_rate = 0.005f;
+        desc.fixed_statistics = true;
+        desc.optimizer_options = "MOMENTUM: 0.9";
+        snprintf(text, sizeof text,
+                 "SCHEDULE: {FUSE_BN: true}\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: "
+                 "%s, BIT: 2}}\nA: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: %s, BIT: 3}}\n",
+                 types[i][0], types[i][1]);
+        CHECK(sbit_qconfig_read(ctx, text, strlen(text), &config, &error) == SBIT_OK);
+        for (int k = 0; k < 3; k++) {
+            CHECK_MSG(sbit_quant_create(graph, config, &quant[k], &error) == SBIT_OK &&
+                          sbit_quant_calibrate(quant[k], &d->feed, &error) == SBIT_OK &&
+                          sbit_quant_calc_qparams(quant[k], false, false, false, &error) ==
+                              SBIT_OK &&
+                          sbit_trainer_create_qat(quant[k], &desc, &t[k], &error) == SBIT_OK,
+                      "%s", error.message);
+        }
+        for (int k = 0; k < 3; k++) { /* 2 and 3 bits, 8, and back */
+            CHECK(sbit_trainer_set_bits(t[2], k == 1 ? 8 : 0, &error) == SBIT_OK);
+            CHECK(sbit_trainer_backward(t[2], &batch, &report, &error) == SBIT_OK);
+            loss[k] = report.loss;
+        }
+        sbit_trainer *plain = NULL;
+        CHECK(sbit_trainer_create(graph, &desc, &plain, &error) == SBIT_OK);
+        CHECK(sbit_trainer_backward(plain, &batch, &report, &error) == SBIT_OK);
+        exact = report.loss;
+        sbit_trainer_destroy(plain);
+        CHECK_MSG(loss[0] == loss[2] && loss[0] != loss[1], "%s: %.9g, %.9g, %.9g", types[i][1],
+                  loss[0], loss[1], loss[2]);
+        CHECK_MSG(strcmp(types[i][0], "dorefa") == 0 ||
+                      fabs(loss[1] - exact) < 0.5 * fabs(loss[0] - exact),
+                  "%s: %g with few bits, %g with 8, %g in float", types[i][1], loss[0], loss[1],
+                  exact);
+        fit.epochs = 2;
+        fit.batch = 16;
+        fit.anneal = 8;
+        CHECK(sbit_trainer_fit(t[0], &d->feed, &fit, NULL, &error) == SBIT_OK);
+        fit.after_step = stop_after;
+        fit.user = &stop;
+        CHECK(sbit_trainer_fit(t[1], &d->feed, &fit, NULL, &error) == SBIT_ERR_CANCELLED);
+        CHECK(sbit_trainer_save(t[1], path, &error) == SBIT_OK);
+        fit.after_step = NULL;
+        fit.resume = true;
+        CHECK(sbit_trainer_load(t[2], path, &error) == SBIT_OK);
+        CHECK(sbit_trainer_fit(t[2], &d->feed, &fit, NULL, &error) == SBIT_OK);
+        for (size_t p = 0; p < sbit_trainer_parameter_count(t[0]); p++) {
+            const sbit_train_parameter a = sbit_trainer_parameter(t[0], p);
+            const sbit_train_parameter b = sbit_trainer_parameter(t[2], p);
+            CHECK_MSG(memcmp(a.data.data, b.data.data, sbit_tensor_bytes(&a.data)) == 0, "%s: %s",
+                      types[i][1], a.name);
+        }
+        CHECK(sbit_trainer_finish_qat(t[0], &error) == SBIT_OK);
+        for (int k = 0; k < 3; k++) {
+            sbit_trainer_destroy(t[k]);
+            sbit_quant_destroy(quant[k]);
+        }
+        sbit_qconfig_destroy(config);
+    }
+    sbit_graph_destroy(graph);
+    sbit_feed_close(&d->feed);
+    free(d);
+    sbit_ctx_destroy(ctx);
+}
+
 /* Dropout drops other elements in each step, the same ones in each run of the same step. */
 TEST(dropout_is_counted)
 {

@@ -158,6 +158,7 @@ SBIT__FN const sbit_quantizer_row *sbit__quantizer_dorefa(void)
         NULL,
         sbit__dorefa_finish,
         NULL,
+        NULL,
     };
     return &row;
 }

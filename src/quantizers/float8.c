@@ -60,7 +60,7 @@ static sbit_status sbit__float8_backward(void *state, const sbit_quantizer_call 
     {                                                                                              \
         {name, doc, SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, NULL, 0},                         \
             sbit__float8_state_bytes, NULL, NULL, NULL, sbit__float8_init, sbit__float8_forward,   \
-            sbit__float8_backward, NULL, NULL, NULL                                                \
+            sbit__float8_backward, NULL, NULL, NULL, NULL                                          \
     }
 
 static const sbit_quantizer_row sbit__float8_rows[] = {

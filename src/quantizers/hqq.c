@@ -150,6 +150,7 @@ SBIT__FN const sbit_quantizer_row *sbit__quantizer_hqq(void)
         NULL,
         NULL,
         NULL,
+        NULL,
     };
     return &row;
 }

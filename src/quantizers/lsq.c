@@ -249,6 +249,21 @@ static sbit_status sbit__lsq_finish(void *state, const sbit_quantizer_call *call
     return SBIT_OK;
 }
 
+/* Steps of half the size, twice as many. */
+static void sbit__lsq_regrid(void *state, const sbit_quantizer_call *call, const sbit_grid *before)
+{
+    const sbit_grid *grid = call->grid;
+    const sbit__lsq s = sbit__lsq_of(state, call);
+    const double ratio = ldexp(1.0, grid->bits - before->bits);
+    for (int64_t p = 0; p < grid->parts.count; p++) {
+        s.scale[p] = (float)((double)s.scale[p] / ratio);
+        s.zero[p] = grid->symmetric ? s.zero[p]
+                                    : (float)(((double)s.zero[p] - (double)before->qmin) * ratio +
+                                              (double)grid->qmin);
+    }
+    *s.steps *= ratio; /* 7 becomes 112, not 127: so that there is a way back */
+}
+
 SBIT__FN const sbit_quantizer_row *sbit__quantizer_lsq(void)
 {
     static const sbit_quantizer_row row = {
@@ -264,6 +279,7 @@ SBIT__FN const sbit_quantizer_row *sbit__quantizer_lsq(void)
         sbit__lsq_parameter,
         sbit__lsq_finish,
         NULL,
+        sbit__lsq_regrid,
     };
     return &row;
 }
@@ -283,6 +299,7 @@ SBIT__FN const sbit_quantizer_row *sbit__quantizer_lsq_plus(void)
         sbit__lsq_plus_parameter,
         sbit__lsq_finish,
         NULL,
+        sbit__lsq_regrid,
     };
     return &row;
 }

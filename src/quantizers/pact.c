@@ -134,6 +134,7 @@ SBIT__FN const sbit_quantizer_row *sbit__quantizer_pact(void)
         sbit__pact_parameter,
         sbit__pact_finish,
         NULL,
+        NULL,
     };
     return &row;
 }

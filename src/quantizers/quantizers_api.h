@@ -74,6 +74,9 @@ typedef struct sbit_quantizer_row {
                           float *effective, sbit_error *error);
     /* optional: frees what the state holds beyond itself */
     void (*deinit)(void *state, const sbit_quantizer_call *call);
+    /* optional: the grid was `before` and has another width now (bit annealing); scale and
+     * zero_point of the call are those that cover the same range */
+    void (*regrid)(void *state, const sbit_quantizer_call *call, const sbit_grid *before);
 } sbit_quantizer_row;
 
 /* The row must outlive ctx. Errors: DUPLICATE, INVALID_ARGUMENT. */

@@ -35,6 +35,7 @@ SBIT__FN const sbit_quantizer_row *sbit__quantizer_uniform(void)
         NULL,
         NULL,
         NULL,
+        NULL,
     };
     return &row;
 }

@@ -1,7 +1,7 @@
 /* checkpoint.c: a trainer's state in a file, for going on exactly where it stopped. >>checkpoint
  *
  * Called by: users. Calls: trainer, base (files).
- * Layout, in the byte order of this machine: "SBTRAIN2", step, epoch (int64), rate (double), flags,
+ * Layout, in the byte order of this machine: "SBTRAIN3", step, epoch, bits at present (int64), rate (double), flags,
  * count of parameters and of statistics (uint64); then for each parameter: name length, name,
  * element count, optimizer state bytes, flags (uint64), elements (float32), state, mask (bytes; if
  * it has one), average (if it has one); for each statistic: name length, name, element count,
@@ -10,7 +10,7 @@
  */
 #include "train_private.h"
 
-static const char sbit__checkpoint_magic[8] = {'S', 'B', 'T', 'R', 'A', 'I', 'N', '2'};
+static const char sbit__checkpoint_magic[8] = {'S', 'B', 'T', 'R', 'A', 'I', 'N', '3'};
 
 enum { /* flags: of all, of a parameter */
     SBIT__CHECKPOINT_FIXED = 1,
@@ -69,6 +69,7 @@ static sbit_status sbit__checkpoint_write(const sbit_trainer *t, sbit__writer *w
     SBIT__TRY(sbit__writer_put(w, sbit__checkpoint_magic, sizeof sbit__checkpoint_magic, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)t->report.step, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)t->report.epoch, error));
+    SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)t->bits_now, error));
     SBIT__TRY(sbit__writer_put(w, &t->rate, sizeof t->rate, error));
     SBIT__TRY(
         sbit__checkpoint_put_u64(w,
@@ -227,6 +228,7 @@ static sbit_status sbit__checkpoint_read(sbit_trainer *t, sbit__checkpoint *c, b
     }
     const int64_t step = (int64_t)sbit__checkpoint_u64(c);
     const int64_t epoch = (int64_t)sbit__checkpoint_u64(c);
+    const uint64_t bits = sbit__checkpoint_u64(c);
     double rate = 0.0;
     const void *rate_at = sbit__checkpoint_take(c, sizeof rate);
     if (rate_at != NULL) {
@@ -237,6 +239,10 @@ static sbit_status sbit__checkpoint_read(sbit_trainer *t, sbit__checkpoint *c, b
         sbit__checkpoint_u64(c) != t->statistic_count) {
         return sbit__fail(error, SBIT_ERR_PARSE, NULL,
                           "the checkpoint has another number of parameters");
+    }
+    if (apply && bits <= 16) { /* the scales to come fit these grids */
+        t->bits = (int32_t)bits;
+        sbit__qat_widen(t, t->bits);
     }
     for (size_t i = 0; i < t->param_count; i++) {
         SBIT__TRY(sbit__checkpoint_read_param(t, &t->params[i], c, apply, error));

@@ -179,6 +179,14 @@ static double sbit__epochs_rate(const sbit__epochs *fit, int64_t step)
     return fit->rate->factor(&fit->options, step - warm, fit->total - warm);
 }
 
+/* Bits of the quantizers at a step, by desc.anneal. */
+static int32_t sbit__epochs_bits(const sbit__epochs *fit, int64_t step)
+{
+    const int64_t first = fit->desc->anneal, even = fit->total / (2 * (first > 0 ? first : 1));
+    const int64_t every = fit->desc->anneal_steps > 0 ? fit->desc->anneal_steps : even + 1;
+    return step / every < first ? (int32_t)(first - step / every) : 0;
+}
+
 /* The step of the last masks. */
 static int64_t sbit__epochs_sparse_end(const sbit__epochs *fit)
 {
@@ -244,6 +252,10 @@ static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t i
         sbit_trainer_freeze_statistics(t, true);
     }
     SBIT__TRY(sbit__epochs_prune(fit, epoch * fit->steps + index, error));
+    if (desc->anneal > 0) {
+        SBIT__TRY(sbit_trainer_set_bits(t, sbit__epochs_bits(fit, epoch * fit->steps + index),
+                                        error));
+    }
     if (desc->before_step != NULL) {
         SBIT__TRY(desc->before_step(t, &t->report, desc->user, error));
     }

@@ -20,6 +20,7 @@ typedef struct sbit__qat_site {
     sbit_parameter *parameters; /* [count] of the row */
     sbit_value_id *inputs;      /* [1 + count] of its node: x, which changes, and the parameters */
     size_t count;
+    int32_t bits; /* as configured */
 } sbit__qat_site;
 
 /* >>the node */
@@ -126,6 +127,7 @@ static sbit_status sbit__qat_make(sbit_trainer *t, sbit_quant *quant, sbit__site
     }
     q->quant = quant;
     q->site = site;
+    q->bits = site->settings.grid.bits;
     q->row = fixed ? sbit__quantizer_uniform() : site->settings.quantizer;
     q->state = fixed ? NULL : site->quantizer_state;
     q->functions.forward = sbit__qat_forward;
@@ -240,9 +242,44 @@ static sbit_status sbit__qat_place_bias(sbit_trainer *t, sbit_quant *quant, sbit
     return sbit_graph_set_node_input(t->graph, layer, (size_t)row->quant->bias, y, error);
 }
 
+/* A range that is fixed for its operator stays as it is: it has no scale to learn. */
+static void sbit__qat_widen_site(sbit__qat_site *q, int32_t bits)
+{
+    sbit__site *site = q->site;
+    const sbit_grid before = site->settings.grid, *grid = &site->settings.grid;
+    const int32_t wanted = bits > q->bits ? bits : q->bits;
+    const int64_t parts = before.parts.count;
+    const sbit_quantizer_call call = sbit__site_quantizer(q->quant, site);
+    int32_t largest;
+    if (wanted == before.bits || site->fixed_range || site->change.scale != NULL ||
+        sbit__quantizer_float8(q->row, &largest) != SBIT_UNDEFINED) {
+        return;
+    }
+    sbit__settings_bits(q->quant->config, site->target, wanted, &site->settings);
+    const double ratio = ldexp(1.0, wanted - before.bits);
+    for (int64_t p = 0; p < parts; p++) {
+        const double zero = ((double)call.zero_point[p] - (double)before.qmin) * ratio;
+        call.scale[p] = (float)((double)call.scale[p] / ratio);
+        call.zero_point[p] = grid->symmetric ? call.zero_point[p]
+                                             : (int32_t)nearbyint(zero) + grid->qmin;
+    }
+    if (q->state != NULL && q->row->regrid != NULL) {
+        q->row->regrid(q->state, &call, &before);
+    }
+}
+
+SBIT__FN void sbit__qat_widen(sbit_trainer *t, int32_t bits)
+{
+    for (size_t i = 0; bits != t->bits_now && i < t->quant_site_count; i++) {
+        sbit__qat_widen_site((sbit__qat_site *)t->quant_sites[i], bits);
+    }
+    t->bits_now = bits;
+}
+
 /* Scale and zero point of all sites as their quantizers have them now. */
 SBIT__FN sbit_status sbit__qat_publish(sbit_trainer *t, sbit_error *error)
 {
+    sbit__qat_widen(t, t->bits);
     for (size_t i = 0; i < t->quant_site_count; i++) {
         const sbit__qat_site *q = (const sbit__qat_site *)t->quant_sites[i];
         const sbit_quantizer_call call = sbit__site_quantizer(q->quant, q->site);
@@ -371,6 +408,21 @@ SPARSEBIT_API sbit_status sbit_trainer_create_qat(sbit_quant *quant, const sbit_
     return sbit__trainer_make(quant->graph, quant, desc, out, error);
 }
 
+SPARSEBIT_API sbit_status sbit_trainer_set_bits(sbit_trainer *trainer, int32_t bits,
+                                                sbit_error *error)
+{
+    if (trainer->quant == NULL) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL,
+                          "the trainer was not made by sbit_trainer_create_qat");
+    }
+    if (bits != 0 && trainer->ema > 0.0f) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
+                          "the mean of scales (ema) has no meaning while bits are annealed");
+    }
+    trainer->bits = bits <= 16 ? bits : 16;
+    return SBIT_OK;
+}
+
 SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_error *error)
 {
     sbit_quant *quant = trainer->quant;
@@ -379,11 +431,14 @@ SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_er
                           "the trainer was not made by sbit_trainer_create_qat");
     }
     SBIT__TRY(sbit_trainer_store(trainer, quant->graph, error));
+    const int32_t bits = trainer->bits;
+    trainer->bits = 0;
     const bool swap = !trainer->swapped; /* scales, too, are averages while they are published */
     if (swap) {
         sbit_trainer_swap_average(trainer);
     }
     const sbit_status status = sbit__qat_publish(trainer, error);
+    trainer->bits = bits;
     if (swap) {
         sbit_trainer_swap_average(trainer);
     }

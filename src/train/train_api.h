@@ -172,6 +172,12 @@ SPARSEBIT_API sbit_status sbit_trainer_create_qat(sbit_quant *quant, const sbit_
  * steps. */
 SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_error *error);
 
+/* Bit annealing: quantizers of fewer bits have so many from the next backward on, and steps that
+ * are smaller by powers of two; 0: their own, which finish_qat goes back to in any case. Errors:
+ * STATE (not made by create_qat), UNSUPPORTED (with desc.ema). */
+SPARSEBIT_API sbit_status sbit_trainer_set_bits(sbit_trainer *trainer, int32_t bits,
+                                                sbit_error *error);
+
 /* >>extend */
 
 /* >>schedules: rows; the learning rate of a step as a factor of the base rate. */
@@ -216,6 +222,10 @@ typedef struct sbit_fit_desc {
     const char *rate;          /* name of a schedule; NULL: constant */
     const char *rate_options;  /* YAML of its keys */
     int64_t warmup;            /* steps over which the rate grows from 0 */
+    /* QAT: quantizers of fewer bits begin with so many (8), and lose one every anneal_steps (0: so
+     * that all are lost after half of the steps); 0: no annealing */
+    int32_t anneal;
+    int64_t anneal_steps;
     int64_t freeze_statistics; /* sbit_trainer_freeze_statistics after so many steps; 0: never */
     sbit_train_hook before_step, after_step, after_epoch; /* NULL: none */
     /* NULL: none. Called after each epoch, with the averages of desc.ema in place. At the end

@@ -72,6 +72,7 @@ struct sbit_trainer {
     void **quant_sites; /* see qat.c */
     size_t quant_site_count;
     float *effective; /* room for the largest weight with a site */
+    int32_t bits, bits_now; /* wanted, and at present: of quantizers with fewer; 0: their own */
 };
 
 /* A trainer of `graph`, with the sites of `quant` (NULL: none) in it. */
@@ -92,6 +93,8 @@ SBIT__FN sbit_status sbit__train_give_back(sbit_trainer *t, const sbit__train_sn
 SBIT__FN sbit_status sbit__qat_dampen(sbit_trainer *t, sbit_error *error);
 /* Running statistic i, at present. */
 SBIT__FN const sbit_tensor *sbit__train_statistic(const sbit_trainer *t, size_t i);
+/* Grids of at least so many bits, 0: their own; what is learned goes along. */
+SBIT__FN void sbit__qat_widen(sbit_trainer *t, int32_t bits);
 /* Before a run: scales and zero points as they are now. */
 SBIT__FN sbit_status sbit__qat_publish(sbit_trainer *t, sbit_error *error);
 /* The memory of a quantizer's parameter; NULL: the value is none. */

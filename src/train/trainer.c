@@ -984,6 +984,7 @@ SBIT__FN sbit_status sbit__train_take(sbit_trainer *t, sbit__train_snapshot *s, 
 {
     const size_t count = t->param_count + t->statistic_count;
     void **data = s->data;
+    sbit__qat_widen(t, 0); /* what a snapshot has fits the quantizers' own bits */
     if (data == NULL) {
         data = (void **)sbit__arena_array(&t->arena, count + 1, sizeof *data);
     }
@@ -1006,6 +1007,7 @@ SBIT__FN sbit_status sbit__train_take(sbit_trainer *t, sbit__train_snapshot *s, 
 SBIT__FN sbit_status sbit__train_give_back(sbit_trainer *t, const sbit__train_snapshot *s,
                                            sbit_error *error)
 {
+    sbit__qat_widen(t, 0);
     for (size_t i = 0; i < t->param_count; i++) {
         sbit__train_param *p = &t->params[i];
         memcpy(p->data.data, s->data[i], sbit_tensor_bytes(&p->data));

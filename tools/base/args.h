@@ -37,7 +37,7 @@ typedef struct cli_args {
         *save_masks;
     const char *val, *optimizer, *schedule, *teacher, *resume, *log;
     int64_t limit, from, batch, threads, calib, seed, iters, epochs, warmup, shift, cutout;
-    int64_t freeze_statistics, patience, micro, checkpoint;
+    int64_t anneal, freeze_statistics, patience, micro, checkpoint;
     const char *sconfig;
     cli_numbers ema, mixup, smoothing, clip, slim, dampening;
     cli_list set, skip, only, input, shape, freeze;

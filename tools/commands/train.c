@@ -365,6 +365,7 @@ static int cli_train_fit(cli_training *t)
     desc.seed = (uint64_t)args->seed;
     desc.rate = args->schedule != NULL ? args->schedule : "cosine";
     desc.warmup = args->warmup;
+    desc.anneal = (int32_t)args->anneal;
     desc.freeze_statistics = args->freeze_statistics;
     desc.micro = args->micro;
     desc.mixup = (float)cli_one(&args->mixup, 0.0);
