@@ -125,12 +125,16 @@ static const char sbit__attributes_required[] =
     "TreeEnsemble.nodes_modes TreeEnsemble.nodes_splits TreeEnsemble.nodes_trueleafs "
     "TreeEnsemble.nodes_truenodeids TreeEnsemble.tree_roots ";
 
-/* Operators of ai.onnx... with more outputs than one; 0: any number. */
+/* Operators with more outputs than one; 0: any number. */
 static const char sbit__attributes_outputs[] =
     " Adagrad:0 Adam:0 Attention:4 BatchNormalization:5 CausalConvWithState:2 Dropout:2 "
     "DynamicQuantizeLinear:3 GRU:2 Gradient:0 If:0 LSTM:3 LayerNormalization:3 LinearAttention:2 "
     "LinearClassifier:2 Loop:0 MaxPool:2 Momentum:0 RNN:2 SVMClassifier:2 Scan:0 SequenceMap:0 "
-    "SoftmaxCrossEntropyLoss:2 Split:0 StringSplit:2 TopK:2 TreeEnsembleClassifier:2 Unique:4 ";
+    "SoftmaxCrossEntropyLoss:2 Split:0 StringSplit:2 TopK:2 TreeEnsembleClassifier:2 Unique:4 "
+    /* com.microsoft */
+    "DynamicQuantizeLSTM:3 EmbedLayerNormalization:3 GroupQueryAttention:4 MultiHeadAttention:4 "
+    "QAttention:2 SimplifiedLayerNormalization:2 SkipLayerNormalization:4 "
+    "SkipSimplifiedLayerNormalization:4 ";
 
 static sbit_status sbit__op_check_required(const sbit_node *node, const char *where,
                                            sbit_error *error)
@@ -188,9 +192,7 @@ SBIT__FN sbit_status sbit__op_check_form(const sbit_graph *graph, const sbit_nod
     if (row->domain[0] != '\0' || row->since_version > 1) {
         SBIT__TRY(sbit__op_check_required(node, name, error));
     }
-    if (strcmp(row->domain, "com.microsoft") != 0) {
-        SBIT__TRY(sbit__op_check_outputs(node, name, error));
-    }
+    SBIT__TRY(sbit__op_check_outputs(node, name, error));
     for (size_t i = 0; i < node->attr_count; i++) {
         const sbit_attr *attr = &node->attrs[i];
         if (!sbit__attribute_fits(node->op_type, attr)) {
