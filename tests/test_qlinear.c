@@ -95,6 +95,37 @@ TEST(product_of_int8_with_unsigned_weights)
     build_end(&b);
 }
 
+/* Sums 5, -5.625, -3, 12.125 of [1.5 -2; 0.5 4] in E4M3FN and [2 1/4; -1 3] in E5M2, times
+ * 0.5 * 2 / s_y: for s_y = 1/4 20, -22.5, -12, 48.5, which E4M3FN rounds to 20, -22, -12, 48. */
+TEST(products_of_float8)
+{
+    static const uint8_t x[4] = {0x3c, 0xc0, 0x30, 0x48}, w[4] = {0x40, 0x34, 0xbc, 0x42};
+    static const struct {
+        sbit_dtype dtype;
+        int zero;
+        float scale;
+        uint8_t want[4];
+    } cases[] = {
+        {SBIT_F8E4M3FN, 0, 0.25f, {0x5a, 0xdb, 0xd4, 0x64}},
+        {SBIT_F8E4M3FN, 0, 0.001f, {0x7e, 0xfe, 0xfe, 0x7e}}, /* saturated: 448 */
+        {SBIT_U8, 128, 0.25f, {148, 106, 116, 176}},
+        {SBIT_I8, 0, 0.25f, {20, 234, 244, 48}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        build b;
+        sbit_value_id in[8];
+        build_begin(&b, 21);
+        in[0] = build_input(&b, "x", SBIT_F8E4M3FN, "2,2");
+        add_param(&b, "x", 0.5f, SBIT_F8E4M3FN, 0, &in[1]);
+        in[3] = build_constant(&b, "w", SBIT_F8E5M2, "2,2", w);
+        add_param(&b, "w", 2.0f, SBIT_F8E5M2, 0, &in[4]);
+        add_param(&b, "y", cases[i].scale, cases[i].dtype, cases[i].zero, &in[6]);
+        build_output(&b, build_node(&b, "QLinearMatMul", "p", in, 8, NULL, 0));
+        check_bytes(&b, SBIT_F8E4M3FN, "2,2", x, cases[i].want, 4);
+        build_end(&b);
+    }
+}
+
 TEST(weights_that_are_no_constants)
 {
     static const uint8_t x[2] = {3, 5};

@@ -7,8 +7,10 @@
  * acc is an int32 sum that wraps, with an int32 bias in it; the multiplier is computed in float32
  * in that order. Without s_y the result is (float)acc * (s_x * s_w), + a float bias.
  * The driver works on uint8, channels last: others are flipped and transposed through scratch
- * memory. Scales and zero points per row of a left matrix, or a bias matrix, are computed by loops.
+ * memory. Scales and zero points per row of a left matrix, a bias matrix, or float8 (which
+ * QLinearMatMul-21 takes for any of its tensors) are computed by loops; sums of float8 in double.
  */
+#include "elements_private.h"
 #include "qlinear_private.h"
 
 #include <math.h> /* rintf */
@@ -72,7 +74,7 @@ static sbit_status sbit__q_product_params(const sbit_op_call *call, const sbit__
     const uint32_t zeros =
         sbit__q_bit(roles->x_zero) | sbit__q_bit(roles->w_zero) | sbit__q_bit(roles->y_zero);
     SBIT__TRY(sbit__op_dtypes(call, scales, SBIT_T_FLOATS, error));
-    SBIT__TRY(sbit__op_dtypes(call, zeros, SBIT__T_Q8, error));
+    SBIT__TRY(sbit__op_dtypes(call, zeros, call->row->types, error));
     for (int32_t i = 0; i < call->input_count; i++) {
         const bool param = ((scales | zeros | sbit__q_bit(roles->bias)) >> i & 1u) != 0;
         if (param && call->in_type[i] != NULL && call->in_type[i]->rank >= 0 &&
@@ -89,7 +91,7 @@ static sbit_status sbit__q_product_infer(const sbit_op_call *call, sbit_error *e
     const bool conv = sbit__streq(roles->shape_as, "Conv");
     const int32_t inputs[3] = {roles->x, roles->w, conv ? roles->bias : -1};
     SBIT__TRY(sbit__op_inputs(call, roles->w + 1, 9, error));
-    SBIT__TRY(sbit__op_dtypes(call, 1u << roles->w, SBIT__T_Q8, error));
+    SBIT__TRY(sbit__op_dtypes(call, 1u << roles->w, call->row->types, error));
     SBIT__TRY(sbit__q_product_params(call, roles, error));
     return sbit__q_infer_as(call, roles->shape_as, roles->version, inputs, 3,
                             sbit__q_out_dtype(call, roles), error);
@@ -101,6 +103,7 @@ typedef struct sbit__q_state {
     sbit__q8_conv conv;
     bool matrix;              /* not a convolution */
     bool plain;               /* loops */
+    bool floats;              /* some tensor is float8 */
     bool wide;                /* sums of 64 bits: lowering did not know how many terms there are */
     bool fixed;               /* everything but x is constant: packed with the program */
     bool trans_x, trans_w;    /* QGemm */
@@ -208,7 +211,8 @@ static void sbit__q_plan_matrix(const sbit_op_call *call, const sbit__q_roles *r
                                            call->in_type[roles->bias]->dims[0].value == 1));
     state->wide = sbit__streq(call->row->domain, "sbit") && sbit__in(call, roles->w) == NULL &&
                   state->k > INT32_MAX / (255 * 255);
-    state->plain = state->wide || sbit__q_elements(call, roles->x_scale) > 1 ||
+    state->floats = ((SBIT_T(x->dtype) | SBIT_T(w->dtype) | SBIT_T(y->dtype)) & SBIT__T_F8) != 0;
+    state->plain = state->wide || state->floats || sbit__q_elements(call, roles->x_scale) > 1 ||
                    sbit__q_elements(call, roles->x_zero) > 1 ||
                    sbit__q_elements(call, roles->y_scale) > 1 || !bias_columns ||
                    !sbit__q_one_or(sbit__q_elements(call, roles->w_scale), state->n) ||
@@ -634,13 +638,31 @@ static int64_t sbit__q_plain_sum(const sbit_op_call *call, const sbit__q_roles *
     return state->wide ? sum : (int32_t)(uint32_t)(uint64_t)sum;
 }
 
+/* The same of float8, which has no bias. */
+static double sbit__q_plain_float_sum(const sbit_op_call *call, const sbit__q_roles *roles,
+                                      const sbit__q_state *state, int64_t x_at, int64_t w_at,
+                                      int64_t i, int64_t j)
+{
+    const double zx = sbit__q_pick(sbit__in(call, roles->x_zero), x_at, state->m, i);
+    const double zw = sbit__q_pick(sbit__in(call, roles->w_zero), w_at, state->n, j);
+    double sum = 0.0;
+    for (int64_t p = 0; p < state->k; p++) {
+        const int64_t a = (x_at * state->m + i) * state->k + p;
+        const int64_t b = (w_at * state->k + p) * state->n + j;
+        sum += (sbit__tensor_f64_at(call->in[roles->x], a) - zx) *
+               (sbit__tensor_f64_at(call->in[roles->w], b) - zw);
+    }
+    return sum;
+}
+
 static void sbit__q_plain_store(const sbit_op_call *call, const sbit__q_roles *roles,
                                 const sbit__q_state *state, int64_t x_at, int64_t w_at, int64_t to,
                                 int64_t i, int64_t j)
 {
     const sbit_tensor *bias = sbit__in(call, roles->bias);
     sbit_tensor *y = call->out[0];
-    const int64_t sum = sbit__q_plain_sum(call, roles, state, x_at, w_at, i, j);
+    const int64_t sum =
+        state->floats ? 0 : sbit__q_plain_sum(call, roles, state, x_at, w_at, i, j);
     const float shift =
         bias != NULL && bias->dtype != SBIT_I32
             ? (float)sbit__tensor_f64_at(bias, sbit__q_bias_at(bias, state->n, i, j))
@@ -660,7 +682,14 @@ static void sbit__q_plain_store(const sbit_op_call *call, const sbit__q_roles *r
     const float sy = (float)sbit__q_pick(sbit__in(call, roles->y_scale), x_at, state->m, i);
     const float zy = (float)sbit__q_pick(sbit__in(call, roles->y_zero), x_at, state->m, i);
     const float lo = y->dtype == SBIT_I8 ? -128.0f : 0.0f;
-    float q = rintf((float)sum * (scale / sy)) + zy;
+    const float exact =
+        state->floats ? (float)sbit__q_plain_float_sum(call, roles, state, x_at, w_at, i, j)
+                      : (float)sum;
+    if ((SBIT_T(y->dtype) & SBIT__T_F8) != 0) {
+        sbit__tensor_set_f64(y, to, (double)(exact * (scale / sy) + zy)); /* saturates */
+        return;
+    }
+    float q = rintf(exact * (scale / sy)) + zy;
     q = q > lo ? q : lo;
     q = q < lo + 255.0f ? q : lo + 255.0f;
     ((uint8_t *)y->data)[to] = (uint8_t)(int32_t)q;
@@ -711,9 +740,10 @@ static int64_t sbit__q_product_macs(const sbit_op_call *call)
 }
 
 /* >>rows */
-#define SBIT__Q_ROW(domain, name, version)                                                         \
+#define SBIT__Q_ROW(domain, name, version) SBIT__Q_TYPED_ROW(domain, name, version, SBIT__T_Q8)
+#define SBIT__Q_TYPED_ROW(domain, name, version, types)                                            \
     {                                                                                              \
-        domain, name, version, SBIT__T_Q8, 0, sbit__q_product_pack, sbit__q_product_infer,         \
+        domain, name, version, types, 0, sbit__q_product_pack, sbit__q_product_infer,         \
             sbit__q_product_prepare, sbit__q_product_run, NULL, NULL, NULL, NULL,                  \
             sbit__q_product_macs                                                                   \
     }
@@ -722,7 +752,7 @@ static const sbit_op_row sbit__q_rows[] = {
     SBIT__Q_ROW("", "QLinearConv", 10),
     SBIT__Q_ROW("", "ConvInteger", 10),
     SBIT__Q_ROW("", "QLinearMatMul", 10),
-    SBIT__Q_ROW("", "QLinearMatMul", 21),
+    SBIT__Q_TYPED_ROW("", "QLinearMatMul", 21, SBIT__T_Q8 | SBIT__T_F8),
     SBIT__Q_ROW("", "MatMulInteger", 10),
     SBIT__Q_ROW("com.microsoft", "QLinearConv", 1),
     SBIT__Q_ROW("com.microsoft", "QGemm", 1),
@@ -733,6 +763,7 @@ static const sbit_op_row sbit__q_rows[] = {
 };
 
 #undef SBIT__Q_ROW
+#undef SBIT__Q_TYPED_ROW
 
 SBIT__FN const sbit_op_row *sbit__op_rows_qlinear(size_t *count)
 {

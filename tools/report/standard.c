@@ -246,8 +246,6 @@ static const cli_left_out cli_leaves_out[] = {
     {"", "Optional", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
     {"", "OptionalGetElement", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
     {"", "OptionalHasElement", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
-    {"", "QLinearMatMul", "float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz",
-     "no runtime multiplies them so: DequantizeLinear, MatMul, QuantizeLinear do"},
     {"", "Col2Im", "bool string complex64 complex128", "blocks are summed: numbers only"},
     {"", "GridSample", "bool string complex64 complex128", "pixels are weighted: numbers only"},
 };
