@@ -243,6 +243,7 @@ static const cli_left_out cli_leaves_out[] = {
     {"ai.onnx.preview.training", "Gradient", "", "gradients are built by sbit_trainer_create"},
     {"", "Cast", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
     {"", "DequantizeLinear", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
+    {"", "QuantizeLinear", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
     {"", "Optional", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
     {"", "OptionalGetElement", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
     {"", "OptionalHasElement", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
