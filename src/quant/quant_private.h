@@ -302,6 +302,10 @@ SBIT__FN sbit_status sbit__quant_session(sbit_quant *quant, sbit_graph *graph,
 SBIT__FN void sbit__quant_drop_session(sbit_quant *quant);
 /* BatchNormalization behind quantized Conv goes into scales and biases (of int32 if `integers`). */
 SBIT__FN sbit_status sbit__fold_norms(sbit_graph *graph, bool integers, sbit_error *error);
+/* As sbit_reestimate_bn, but what reads a value with fixed[value] stays as it is (NULL: nothing does, and
+ * a model without BatchNormalization is an error). */
+SBIT__FN sbit_status sbit__reestimate_bn(sbit_graph *graph, const bool *fixed,
+                                         const sbit_feed *feed, sbit_error *error);
 /* SCHEDULE.BN_TUNING, once, with a calibrated quant; what it leaves has to be calibrated again. */
 SBIT__FN sbit_status sbit__quant_tune_bn(sbit_quant *quant, const sbit_feed *feed,
                                          sbit_error *error);

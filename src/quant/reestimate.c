@@ -17,6 +17,7 @@ typedef struct sbit__reestimate_node {
 
 typedef struct sbit__reestimate {
     sbit_graph *graph, *copy;
+    const bool *fixed; /* by value: nodes that read it stay as they are; NULL: none */
     sbit__arena arena;
     sbit__reestimate_node *nodes;
     size_t count;
@@ -73,7 +74,9 @@ static sbit_status sbit__reestimate_find(sbit__reestimate *r, sbit_error *error)
     }
     for (sbit_node_id id = sbit_graph_first(r->graph); id.idx != 0;
          id = sbit_graph_next(r->graph, id)) {
-        if (sbit__reestimate_takes(r->graph, sbit_graph_node(r->graph, id))) {
+        const sbit_node *node = sbit_graph_node(r->graph, id);
+        if (sbit__reestimate_takes(r->graph, node) &&
+            (r->fixed == NULL || !r->fixed[node->inputs[0].idx])) {
             memset(&r->nodes[r->count], 0, sizeof *r->nodes);
             r->nodes[r->count].node = id;
             SBIT__TRY(sbit__reestimate_trains(r, &r->nodes[r->count], error));
@@ -182,6 +185,9 @@ static sbit_status sbit__reestimate_work(sbit__reestimate *r, const sbit_feed *f
     sbit_session_desc desc;
     SBIT__TRY(sbit_graph_clone(r->graph, &r->copy, error));
     SBIT__TRY(sbit__reestimate_find(r, error));
+    if (r->count == 0 && r->fixed != NULL) {
+        return SBIT_OK;
+    }
     if (r->count == 0) {
         return sbit__fail(error, SBIT_ERR_NOT_FOUND, NULL,
                           "the model has no BatchNormalization with constant statistics");
@@ -206,6 +212,12 @@ static sbit_status sbit__reestimate_work(sbit__reestimate *r, const sbit_feed *f
 SPARSEBIT_API sbit_status sbit_reestimate_bn(sbit_graph *graph, const sbit_feed *feed,
                                              sbit_error *error)
 {
+    return sbit__reestimate_bn(graph, NULL, feed, error);
+}
+
+SBIT__FN sbit_status sbit__reestimate_bn(sbit_graph *graph, const bool *fixed,
+                                         const sbit_feed *feed, sbit_error *error)
+{
     sbit__reestimate r;
     sbit_session *session = NULL;
     if (graph == NULL || feed == NULL || feed->read == NULL || feed->count < 1) {
@@ -214,6 +226,7 @@ SPARSEBIT_API sbit_status sbit_reestimate_bn(sbit_graph *graph, const sbit_feed 
     }
     memset(&r, 0, sizeof r);
     r.graph = graph;
+    r.fixed = fixed;
     sbit__arena_init(&r.arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
     const sbit_status status = sbit__reestimate_work(&r, feed, &session, error);
     sbit_session_destroy(session);

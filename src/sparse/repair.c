@@ -4,7 +4,9 @@
  *             outputs are nearest to what the model computed there before anything was pruned. With
  *             x the inputs as they are now, y the outputs that were, W the weights that stay:
  *             min |W x - y|^2 + d |W - W_before|^2, the normal equations in float64.
- * batch_norm  mean and variance of every BatchNormalization anew (sbit_reestimate_bn), last.
+ *             A layer without a bias has the mean of the BatchNormalization behind it for one.
+ * batch_norm  mean and variance of every BatchNormalization anew (sbit_reestimate_bn), last; not of
+ *             those right behind a layer that ridge repaired.
  *
  * Both work on the masked graph, before anything is cut: columns that go are simply not among the
  * unknowns. What is cut then is compared with the repaired masked graph.
@@ -131,6 +133,7 @@ typedef struct sbit__ridge {
     const float *before; /* the weight, as it was */
     const float *bias;   /* [rows of all groups]; NULL: none that may change */
     sbit_value_id bias_id;
+    double bias_sign; /* -1: it is the mean of the BatchNormalization behind, in place of a bias */
     double damping;
     int64_t *columns; /* of a group, those that stay */
     int64_t count;
@@ -283,7 +286,8 @@ static void sbit__ridge_row(sbit__ridge *ridge, int64_t g, int64_t r, float *wei
                  (double)ridge->rest[r * depth + k] * (double)mean_b[k];
     }
     if (bias != NULL) {
-        bias[row] = (float)((double)ridge->bias[row] + shift / ridge->gram.count);
+        bias[row] = (float)((double)ridge->bias[row] +
+                            ridge->bias_sign * shift / ridge->gram.count);
     }
 }
 
@@ -327,6 +331,25 @@ static void sbit__ridge_solve(sbit__ridge *ridge, float *weight, float *bias)
 
 /* >>all layers */
 
+/* The BatchNormalization that alone reads the layer has a mean, which is as good as a bias. */
+static void sbit__ridge_mean(const sbit_graph *now, int64_t rows, sbit__ridge *out)
+{
+    const sbit_value_info *output = sbit_graph_value(now, out->layer.node->outputs[0]);
+    sbit_use use;
+    if (output->use_count != 1 || sbit_graph_uses(now, output->id, &use, 1) != 1 ||
+        use.node.idx == 0 || use.body != NULL || use.index != 0 ||
+        !sbit__is_op(sbit_graph_node(now, use.node), "BatchNormalization")) {
+        return;
+    }
+    const sbit_value_info *mean = sbit_graph_value(now, sbit_graph_node(now, use.node)->inputs[3]);
+    if (mean->is_constant && mean->use_count == 1 && mean->constant.rank == 1 &&
+        mean->constant.dims[0] == rows && mean->constant.dtype == SBIT_F32) {
+        out->bias = (const float *)mean->constant.data;
+        out->bias_id = mean->id;
+        out->bias_sign = -1.0;
+    }
+}
+
 /* The layer can be repaired: a product whose weight and bias are its own. */
 static bool sbit__ridge_takes(const sbit_sparse *sparse, const sbit_graph *now,
                               const sbit__sparse_layer *of, sbit__ridge *out)
@@ -353,6 +376,9 @@ static bool sbit__ridge_takes(const sbit_sparse *sparse, const sbit_graph *now,
                          bias->constant.dims[0] == rows && bias->constant.dtype == SBIT_F32;
         out->bias = own ? (const float *)bias->constant.data : NULL;
         out->bias_id = out->layer.node->inputs[2];
+        out->bias_sign = 1.0;
+    } else {
+        sbit__ridge_mean(now, rows, out);
     }
     return sbit__is_op(out->layer.node, "Gemm")
                ? sbit_node_float(out->layer.node, "alpha", 1.0f) == 1.0f &&
@@ -443,6 +469,7 @@ static sbit_status sbit__repair_layers(sbit__repair *r, int64_t *count, sbit_err
         behind = behind || sbit__repair_is_behind(sparse, &sparse->layers[i]);
         if (behind && sbit__ridge_takes(sparse, r->now, &sparse->layers[i], &ridge)) {
             SBIT__TRY(sbit__repair_layer(r, &ridge, error));
+            sparse->marks[ridge.layer.node->outputs[0].idx] = true;
             (*count)++;
         }
         SBIT__TRY(sbit__progress(sparse->ctx, "repair", (int64_t)i + 1,
@@ -453,13 +480,18 @@ static sbit_status sbit__repair_layers(sbit__repair *r, int64_t *count, sbit_err
 
 /* >>statistics */
 
-static sbit_status sbit__repair_norms(sbit__repair *r, int64_t *count, sbit_error *error)
+/* Those behind layers that least squares repaired have the right mean, and must keep their variance:
+ * the layers now give less of it, because what they cannot predict is left out, and to scale that up
+ * again would make the noise larger. */
+static sbit_status sbit__repair_norms(sbit__repair *r, const bool *repaired, int64_t *count,
+                                      sbit_error *error)
 {
-    SBIT__TRY(sbit_reestimate_bn(r->now, r->feed, error));
+    SBIT__TRY(sbit__reestimate_bn(r->now, repaired, r->feed, error));
     for (sbit_node_id id = sbit_graph_first(r->now); id.idx != 0;
          id = sbit_graph_next(r->now, id)) {
         const sbit_node *node = sbit_graph_node(r->now, id);
-        for (size_t i = 3; sbit__is_op(node, "BatchNormalization") && i < 5; i++) {
+        const bool taken = sbit__is_op(node, "BatchNormalization") && !repaired[node->inputs[0].idx];
+        for (size_t i = 3; taken && i < 5; i++) {
             SBIT__TRY(sbit__sparse_change(r->sparse, node->inputs[i],
                                           &sbit_graph_value(r->now, node->inputs[i])->constant,
                                           error));
@@ -490,13 +522,14 @@ static sbit_status sbit__repair_all(sbit__repair *r, uint32_t what, sbit_sparse_
     SBIT__TRY(sbit_sparse_masked(sparse, &r->now, error));
     SBIT__TRY(sbit__repair_sqnr(r, &out->before, error));
     out->ridge = out->after = out->before;
+    memset(sparse->marks, 0, sbit_graph_value_limit(sparse->graph) * sizeof *sparse->marks);
     if ((what & SBIT_REPAIR_RIDGE) != 0) {
         SBIT__TRY(sbit__repair_layers(r, &out->layers, error));
         SBIT__TRY(sbit__repair_sqnr(r, &out->ridge, error));
         out->after = out->ridge;
     }
     if ((what & SBIT_REPAIR_BATCH_NORM) != 0 && sbit__repair_has_norms(sparse->graph)) {
-        SBIT__TRY(sbit__repair_norms(r, &out->norms, error));
+        SBIT__TRY(sbit__repair_norms(r, sparse->marks, &out->norms, error));
         SBIT__TRY(sbit__repair_sqnr(r, &out->after, error));
     }
     return SBIT_OK;

@@ -74,8 +74,11 @@ SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse
  * ridge changes the weights that stay of the layers behind what went, one after the other, so that
  * they compute on the feed what they did before anything was pruned (Conv without groups or with,
  * Gemm, MatMul; rows of at most 6,912 weights; SPECIFIC with [REPAIR, none] leaves a layer out);
- * batch_norm then takes the statistics of every BatchNormalization anew. The next select starts
- * from the original weights. Runs both models up to every layer. out may be NULL; without REPAIR it
+ * a layer without a bias has the mean of the BatchNormalization behind it for one. batch_norm then
+ * takes the statistics of every BatchNormalization anew - but not of those right behind a layer that
+ * ridge repaired: what least squares cannot predict they leave out, and a variance that is taken anew
+ * would scale the rest up to where it was, noise and all. The next select starts from the original
+ * weights. Runs both models up to every layer. out may be NULL; without REPAIR it
  * is all 0. Errors: STATE without a feed. */
 typedef struct sbit_sparse_repaired {
     double before, ridge, after; /* SQNR of the float outputs on the feed, dB: masked, after ridge,

@@ -5,7 +5,8 @@ line tool, and masked with --mask-only. Both must pass onnx.checker with shape i
 must give the same outputs for both (contracts section 4), sigmoids and softmaxes compared as they
 are; every group that keeps more channels than its ratio says must say why. The table shows what is
 left of parameters, multiply-accumulates and bytes. SPARSEBIT_CHECK_ALL=1 takes ratios 0.1, 0.3, 0.5,
-0.7 and 0.9, otherwise 0.5.
+0.7 and 0.9, otherwise 0.5. Then random graphs (SBIT_GRAPHS=500 SBIT_SEED=0; 60): all of 0.3, 0.5 and 0.7,
+otherwise one of them.
 """
 import glob
 import math
@@ -105,6 +106,11 @@ def random_graph(seed, kind, ratio, bias):
         return None
     if any(x.shape != y.shape for x, y in zip(a, b)):
         return "another shape"
+    try:
+        onnx.checker.check_model(small, full_check=True)
+    except Exception as problem:  # its own rule for ceil_mode counts windows that ONNX Runtime leaves out
+        if not ("Pool" in str(problem) and "Inferred shape and existing shape differ" in str(problem)):
+            return "onnx.checker: " + str(problem)[:300]
     off = relative(a, b)
     return "" if off <= 1e-4 else "off by %.3g" % off if off > 1e-3 else None
 
@@ -112,15 +118,17 @@ def random_graph(seed, kind, ratio, bias):
 def check_random():
     first, count = int(os.environ.get("SBIT_SEED") or 0), int(os.environ.get("SBIT_GRAPHS") or 60)
     agree = unknown = 0
-    for seed in range(first, first + count):
-        kind, ratio = "cnn" if seed % 2 else "any", ("0.3", "0.5", "0.7")[seed % 3]
-        problem = random_graph(seed, kind, ratio, "true" if seed % 4 < 2 else "false")
+    ratios = ("0.3", "0.5", "0.7")
+    tried = [(seed, k) for seed in range(first, first + count) for k in (range(3) if ALL else [seed % 3])]
+    for seed, k in tried:
+        kind, bias = "cnn" if seed % 2 else "any", "true" if (seed // 2 + k) % 2 else "false"
+        problem = random_graph(seed, kind, ratios[k], bias)
         agree += problem == ""
         unknown += problem is None
         if problem:
-            check(False, "seed %d (%s): %s" % (seed, kind, problem))
-    check(unknown <= 1 + count // 50,
-          "random graphs: %d agree, %d could not be judged, of %d" % (agree, unknown, count))
+            check(False, "seed %d (%s, %s, %s): %s" % (seed, kind, ratios[k], bias, problem))
+    check(unknown <= 1 + len(tried) // 50,
+          "random graphs: %d agree, %d could not be judged, of %d" % (agree, unknown, len(tried)))
 
 
 def main():
