@@ -6,6 +6,7 @@
  * padding put it, in the order of the columns; what falls into padding is dropped.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 #include "window_private.h"
 
 #if !SPARSEBIT_NO_OPS_VISION
@@ -179,9 +180,35 @@ static sbit_status sbit__col2im_run(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
+/* Col2ImGrad(x, image, block, dy): each element gets what lies where it fell. */
+static sbit_status sbit__col2im_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 4, 4, error));
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__col2im_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    const int64_t count = sbit_tensor_count(call->in[0]);
+    sbit__col2im c;
+    bool known = false;
+    SBIT__TRY(sbit__col2im_read(call, &c, &known, error));
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t row = i / c.place_count, plane = row / c.block_count;
+        const int64_t at = sbit__col2im_at(&c, row % c.block_count, i % c.place_count);
+        sbit__tensor_set_f64(
+            call->out[0], i,
+            at >= 0 ? sbit__tensor_f64_at(call->in[3], plane * c.image_count + at) : 0.0);
+    }
+    return SBIT_OK;
+}
+
 static const sbit_op_row sbit__col2im_table[] = {
+    {SBIT__GRAD_DOMAIN, "Col2ImGrad", 1, SBIT__T_GRAD, 0, 0, sbit__col2im_grad_infer, NULL,
+     sbit__col2im_grad_run, NULL, NULL, NULL, NULL, NULL},
     {"", "Col2Im", 18, SBIT_T_NUMBERS, 0, 0, sbit__col2im_infer, sbit__op_prepare_check,
-     sbit__col2im_run, NULL, NULL, NULL, NULL, NULL},
+     sbit__col2im_run, sbit__grad_col2im, NULL, NULL, NULL, NULL},
 };
 
 SBIT__FN const sbit_op_row *sbit__op_rows_col2im(size_t *count)

@@ -663,6 +663,36 @@ static sbit_status sbit__det_run(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
+/* DetGrad(x, dy): dx = dy times the cofactors: determinants without the row and the column, so that
+ * matrices without an inverse are like any other. */
+static sbit_status sbit__det_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__det_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    const int64_t n = x->dims[x->rank - 1];
+    double *minor = (double *)call->scratch;
+    (void)error;
+    for (int64_t i = 0; i < sbit_tensor_count(x); i++) {
+        const int64_t first = i / (n * n) * n * n, row = i / n % n, column = i % n;
+        for (int64_t k = 0, at = 0; k < n * n; k++) {
+            if (k / n != row && k % n != column) {
+                minor[at++] = sbit__tensor_f64_at(x, first + k);
+            }
+        }
+        const double det = sbit__det_of(minor, n - 1);
+        sbit__tensor_set_f64(call->out[0], i,
+                             sbit__tensor_f64_at(call->in[1], i / (n * n)) *
+                                 ((row + column) % 2 == 0 ? det : -det));
+    }
+    return SBIT_OK;
+}
+
 /* Multiplications of the terms' elements: all label values, for each operand but one. */
 static int64_t sbit__einsum_macs(const sbit_op_call *call)
 {
@@ -688,8 +718,8 @@ static int64_t sbit__einsum_macs(const sbit_op_call *call)
     }
 #define SBIT__DET_ROW(version, types)                                                              \
     {                                                                                              \
-        "", "Det", version, types, 0, 0, sbit__det_infer, sbit__det_prepare, sbit__det_run, NULL,  \
-            NULL, NULL, NULL, NULL                                                                 \
+        "", "Det", version, types, 0, 0, sbit__det_infer, sbit__det_prepare, sbit__det_run,        \
+            sbit__grad_det, NULL, NULL, NULL, NULL                                                 \
     }
 
 static const sbit_op_row sbit__einsum_rows[] = {
@@ -697,6 +727,8 @@ static const sbit_op_row sbit__einsum_rows[] = {
     SBIT__EINSUM_ROW(28, SBIT_T_NUMBERS),
     SBIT__DET_ROW(11, SBIT__T_FLOATS1),
     SBIT__DET_ROW(22, SBIT_T_FLOATS),
+    {SBIT__GRAD_DOMAIN, "DetGrad", 1, SBIT__T_GRAD, 0, 0, sbit__det_grad_infer, sbit__det_prepare,
+     sbit__det_grad_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__EINSUM_OPERANDS

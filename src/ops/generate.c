@@ -1005,6 +1005,12 @@ static sbit_status sbit__nms_run(const sbit_op_call *call, sbit_error *error)
 #define SBIT__GENERATE_RANGE                                                                       \
     (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64) | SBIT_T(SBIT_I16) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64))
 
+#define SBIT__GENERATE_ONE_HOT(version)                                                            \
+    {                                                                                              \
+        "", "OneHot", version, SBIT__T_NUMBERS1, 0, 0, sbit__one_hot_infer, NULL,                  \
+            sbit__one_hot_run, sbit__grad_one_hot, NULL, NULL, NULL, NULL                          \
+    }
+
 static const sbit_op_row sbit__generate_rows[] = {
     SBIT__GENERATE_SIMPLE("Constant", 1, SBIT__T_FLOATS1, constant),
     SBIT__GENERATE_SIMPLE("Constant", 9, SBIT__T_ALL1, constant),
@@ -1027,9 +1033,9 @@ static const sbit_op_row sbit__generate_rows[] = {
                           range),
     SBIT__GENERATE_SIMPLE("EyeLike", 9, SBIT__GENERATE_EYE, eye),
     SBIT__GENERATE_SIMPLE("EyeLike", 22, SBIT__GENERATE_EYE | SBIT_T(SBIT_BF16), eye),
-    SBIT__GENERATE_SIMPLE("OneHot", 9, SBIT__T_NUMBERS1, one_hot),
-    SBIT__GENERATE_SIMPLE("OneHot", 11, SBIT__T_NUMBERS1, one_hot),
-    SBIT__GENERATE_SIMPLE("OneHot", 28, SBIT__T_NUMBERS1, one_hot),
+    SBIT__GENERATE_ONE_HOT(9),
+    SBIT__GENERATE_ONE_HOT(11),
+    SBIT__GENERATE_ONE_HOT(28),
     {"", "Trilu", 14, SBIT__T_ALL13, SBIT_OP_IN_PLACE, 0, sbit__trilu_infer, NULL, sbit__trilu_run,
      sbit__grad_trilu, NULL, NULL, NULL, NULL},
 

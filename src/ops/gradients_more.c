@@ -128,6 +128,72 @@ SBIT__FN void sbit__grad_mod(sbit_gradient *g)
     }
 }
 
+/* values = off, on: what they get is the sum of dy where the output is off, where it is on. */
+SBIT__FN void sbit__grad_one_hot(sbit_gradient *g)
+{
+    const int32_t rank = sbit__g_rank(g, g->outputs[0]);
+    const sbit_attr axis = sbit__attr_int("axis", sbit_node_int(g->node, "axis", -1));
+    const sbit_attr first = sbit__attr_int("axis", 0);
+    const int64_t one = 1;
+    int64_t axes[SBIT_MAX_RANK];
+    double data[2] = {0.0, 0.0};
+    sbit_value_id inputs[3], parts[2];
+    sbit_tensor ends;
+    if (g->status != SBIT_OK || !g->wanted[2]) {
+        return;
+    }
+    for (int32_t i = 0; i < rank; i++) {
+        axes[i] = i;
+    }
+    memset(&ends, 0, sizeof ends);
+    ends.dtype = sbit__g_type(g, g->inputs[2])->dtype;
+    ends.rank = 1;
+    ends.dims[0] = 2;
+    ends.data = data;
+    sbit__tensor_set_f64(&ends, 1, 1.0);
+    memcpy(inputs, g->inputs, sizeof inputs);
+    g->status = sbit_graph_add_constant(g->graph, "off_on", &ends, &inputs[2], g->error);
+    const sbit_value_id dy = g->output_grads[0], shape = sbit__g_shape_of(g, &one, 1);
+    const sbit_value_id hot = sbit_gradient_add(g, "", "OneHot", inputs, 3, &axis, 1);
+    const sbit_value_id on = sbit__g_sum(g, sbit__g_2(g, "Mul", dy, hot), axes, (size_t)rank);
+    const sbit_value_id off = sbit__g_2(g, "Sub", sbit__g_sum(g, dy, axes, (size_t)rank), on);
+    parts[0] = sbit__g_2(g, "Reshape", off, shape);
+    parts[1] = sbit__g_2(g, "Reshape", on, shape);
+    g->input_grads[2] = sbit_gradient_add(g, "", "Concat", parts, 2, &first, 1);
+}
+
+SBIT__FN void sbit__grad_det(sbit_gradient *g)
+{
+    const sbit_value_id inputs[2] = {g->inputs[0], g->output_grads[0]};
+    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "DetGrad", inputs, 2, NULL, 0);
+}
+
+SBIT__FN void sbit__grad_col2im(sbit_gradient *g)
+{
+    const sbit_value_id inputs[4] = {g->inputs[0], g->inputs[1], g->inputs[2], g->output_grads[0]};
+    if (g->wanted[0]) {
+        g->input_grads[0] =
+            sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "Col2ImGrad", inputs, 4, false, NULL);
+    }
+}
+
+SBIT__FN void sbit__grad_grid_sample(sbit_gradient *g)
+{
+    static const char *const names[] = {"mode", "padding_mode", "align_corners"};
+    const sbit_value_id inputs[3] = {g->inputs[0], g->inputs[1], g->output_grads[0]};
+    const bool made[2] = {g->wanted[0], g->wanted[1]};
+    sbit_attr attrs[3];
+    size_t count = 0;
+    for (size_t i = 0; i < SBIT__COUNT_OF(names); i++) {
+        const sbit_attr *attr = sbit_node_attr(g->node, names[i]);
+        if (attr != NULL) {
+            attrs[count++] = *attr;
+        }
+    }
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "GridSampleGrad", inputs, 3, attrs, count, made,
+                     g->input_grads, 2);
+}
+
 SBIT__FN void sbit__grad_trilu(sbit_gradient *g)
 {
     sbit_value_id inputs[2];

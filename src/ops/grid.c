@@ -333,8 +333,42 @@ static int32_t sbit__grid_weights(sbit__grid_mode mode, double f, double weights
     return 4;
 }
 
-/* All taps of one position: cells within a plane of X, with weights. Returns how many. */
-static int32_t sbit__grid_taps(const sbit__grid_task *task, int64_t point,
+/* The derivatives of those weights. */
+static void sbit__grid_slopes(sbit__grid_mode mode, double f, double slopes[4])
+{
+    const double a = -0.75;
+    slopes[0] = mode == SBIT__GRID_LINEAR ? -1.0 : 0.0;
+    slopes[1] = 1.0;
+    for (int32_t i = 0; mode == SBIT__GRID_CUBIC && i < 4; i++) {
+        const double at = f + 1.0 - (double)i, d = fabs(at);
+        const double slope = d <= 1.0 ? (3.0 * (a + 2.0) * d - 2.0 * (a + 3.0)) * d
+                                      : (3.0 * a * d - 10.0 * a) * d + 8.0 * a;
+        slopes[i] = at < 0.0 ? -slope : slope;
+    }
+}
+
+/* Cells by which a position moves with its grid coordinate: less than 0 where it is reflected, 0
+ * where it stays at the border. */
+static double sbit__grid_speed(const sbit__grid_task *task, double at, int64_t length)
+{
+    const double last = (double)(length - 1), size = task->align_corners ? last : last + 1.0;
+    const double low = task->align_corners ? 0.0 : -0.5, high = last - low;
+    const double x = (at + 1.0) * size / 2.0 + low;
+    if (task->mode == SBIT__GRID_NEAREST || (x >= low && x <= high) ||
+        task->padding == SBIT__GRID_ZEROS ||
+        (task->padding == SBIT__GRID_BORDER && task->mode == SBIT__GRID_CUBIC)) {
+        return size / 2.0;
+    }
+    if (task->padding == SBIT__GRID_BORDER || !(high > low)) {
+        return 0.0;
+    }
+    const double folds = floor((x - low) / (high - low));
+    return folds - 2.0 * floor(folds / 2.0) < 0.5 ? size / 2.0 : -size / 2.0;
+}
+
+/* All taps of one position: cells within a plane of X, with weights, or their derivatives by the
+ * grid's coordinate `by` (-1: none). Returns how many. */
+static int32_t sbit__grid_taps(const sbit__grid_task *task, int64_t point, int32_t by,
                                int64_t cells[SBIT__GRID_TAPS], double weights[SBIT__GRID_TAPS])
 {
     int32_t count = 1;
@@ -346,7 +380,15 @@ static int32_t sbit__grid_taps(const sbit__grid_task *task, int64_t point,
                                         point * task->spatial + task->spatial - 1 - axis);
         const double x = sbit__grid_position(task, at, length);
         double first = floor(x), own[4];
-        const int32_t n = sbit__grid_weights(task->mode, x - first, own, &first);
+        const double fraction = x - first;
+        const int32_t n = sbit__grid_weights(task->mode, fraction, own, &first);
+        if (by == task->spatial - 1 - axis) {
+            const double speed = sbit__grid_speed(task, at, length);
+            sbit__grid_slopes(task->mode, fraction, own);
+            for (int32_t k = 0; k < n; k++) {
+                own[k] *= speed;
+            }
+        }
         for (int32_t k = n - 1; k >= 0; k--) { /* backwards, so that block 0 is read until last */
             const int64_t cell = sbit__grid_cell(task, first + (double)k, length);
             for (int32_t i = 0; i < count; i++) {
@@ -369,7 +411,7 @@ static void sbit__grid_points(void *user, int64_t begin, int64_t end, int32_t wo
         int64_t cells[SBIT__GRID_TAPS];
         double weights[SBIT__GRID_TAPS];
         const int64_t n = point / task->out_size;
-        const int32_t taps = sbit__grid_taps(task, point, cells, weights);
+        const int32_t taps = sbit__grid_taps(task, point, -1, cells, weights);
         for (int64_t c = 0; c < channels; c++) {
             const int64_t plane = (n * channels + c) * task->in_size;
             const int64_t to = (n * channels + c) * task->out_size + point % task->out_size;
@@ -416,6 +458,104 @@ static sbit_status sbit__grid_run_any(const sbit_op_call *call, sbit_error *erro
 static sbit_status sbit__grid_run(const sbit_op_call *call, sbit_error *error)
 {
     return sbit__op_in_float(call, sbit__grid_run_any, sbit__grid_run_any, error);
+}
+
+/* GridSampleGrad(x, grid, dy) -> dx, dgrid: a plane of dx and a position of dgrid are each computed
+ * by one thread. */
+static sbit_status sbit__grid_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
+    sbit__op_same_type(call, 0, 0);
+    sbit__op_same_type(call, 1, 1);
+    return SBIT_OK;
+}
+
+typedef struct sbit__grid_back {
+    sbit__grid_task task;
+    const sbit_tensor *dy;
+    sbit_tensor *dx, *dgrid;
+} sbit__grid_back;
+
+static void sbit__grid_back_planes(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__grid_back *back = (const sbit__grid_back *)user;
+    const sbit__grid_task *task = &back->task;
+    (void)worker;
+    for (int64_t plane = begin; plane < end; plane++) {
+        const int64_t n = plane / task->x->dims[1], first = plane * task->in_size;
+        for (int64_t i = 0; i < task->in_size; i++) {
+            sbit__tensor_set_f64(back->dx, first + i, 0.0);
+        }
+        for (int64_t p = 0; p < task->out_size; p++) {
+            int64_t cells[SBIT__GRID_TAPS];
+            double weights[SBIT__GRID_TAPS];
+            const int32_t taps =
+                sbit__grid_taps(task, n * task->out_size + p, -1, cells, weights);
+            const double dy = sbit__tensor_f64_at(back->dy, plane * task->out_size + p);
+            for (int32_t k = 0; k < taps; k++) {
+                const int64_t at = first + cells[k];
+                if (cells[k] >= 0) {
+                    sbit__tensor_set_f64(back->dx, at,
+                                         sbit__tensor_f64_at(back->dx, at) + dy * weights[k]);
+                }
+            }
+        }
+    }
+}
+
+static void sbit__grid_back_points(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__grid_back *back = (const sbit__grid_back *)user;
+    const sbit__grid_task *task = &back->task;
+    const int64_t channels = task->x->dims[1];
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t cells[SBIT__GRID_TAPS];
+        double weights[SBIT__GRID_TAPS], sum = 0.0;
+        const int64_t point = i / task->spatial, n = point / task->out_size;
+        const int32_t taps =
+            sbit__grid_taps(task, point, (int32_t)(i % task->spatial), cells, weights);
+        for (int64_t plane = n * channels; plane < (n + 1) * channels; plane++) {
+            const double dy = sbit__tensor_f64_at(
+                back->dy, plane * task->out_size + point % task->out_size);
+            for (int32_t k = 0; k < taps; k++) {
+                sum += cells[k] >= 0 ? dy * weights[k] *
+                                           sbit__tensor_f64_at(task->x,
+                                                               plane * task->in_size + cells[k])
+                                     : 0.0;
+            }
+        }
+        sbit__tensor_set_f64(back->dgrid, i, sum);
+    }
+}
+
+static sbit_status sbit__grid_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__grid_back back;
+    memset(&back, 0, sizeof back);
+    SBIT__TRY(sbit__grid_read(call, &back.task, error));
+    back.task.x = call->in[0];
+    back.task.grid = call->in[1];
+    back.task.wide = back.task.grid->dtype == SBIT_F64;
+    back.task.spatial = back.task.x->rank - 2;
+    back.dy = call->in[2];
+    back.dx = sbit__out(call, 0);
+    back.dgrid = sbit__out(call, 1);
+    back.task.in_size = sbit__tensor_span(back.task.x, 2, back.task.x->rank);
+    back.task.out_size = sbit__tensor_span(back.dy, 2, back.dy->rank);
+    if (back.dx != NULL && sbit_tensor_count(back.dx) > 0) {
+        sbit__parallel_range(call->ctx, back.dx->dims[0] * back.dx->dims[1], 1,
+                             sbit__grid_back_planes, &back);
+    }
+    if (back.dgrid != NULL && sbit_tensor_count(back.dgrid) > 0) {
+        if (back.task.in_size == 0) {
+            sbit__elem_zero(back.dgrid->dtype, back.dgrid->data, 0, sbit_tensor_count(back.dgrid));
+            return SBIT_OK;
+        }
+        sbit__parallel_range(call->ctx, sbit_tensor_count(back.dgrid), 64, sbit__grid_back_points,
+                             &back);
+    }
+    return SBIT_OK;
 }
 
 /* ---- AffineGrid */
@@ -556,9 +696,9 @@ static const sbit_op_channel sbit__grid_channels = {SBIT_CHANNEL_KEEPS, 1, 0, 0,
             sbit__block_run, sbit__grad_moves, NULL, &sbit__block_quant, &sbit__block_channels,    \
             NULL                                                                                   \
     }
-#define SBIT__GRID_ROW(name, version, types, infer, run)                                           \
+#define SBIT__GRID_ROW(name, version, types, infer, run, gradient)                                 \
     {                                                                                              \
-        "", name, version, types, 0, 0, infer, sbit__op_prepare_f32, run, NULL, NULL, NULL,        \
+        "", name, version, types, 0, 0, infer, sbit__op_prepare_f32, run, gradient, NULL, NULL,    \
             &sbit__grid_channels, NULL                                                             \
     }
 
@@ -570,10 +710,15 @@ static const sbit_op_row sbit__grid_rows[] = {
     SBIT__BLOCK_ROW("SpaceToDepth", 1, SBIT__T_ALL1),
     SBIT__BLOCK_ROW("SpaceToDepth", 13, SBIT__T_ALL13),
     SBIT__BLOCK_ROW("SpaceToDepth", 28, SBIT__T_ALL13),
-    SBIT__GRID_ROW("GridSample", 16, SBIT__T_NUMBERS1, sbit__grid_infer, sbit__grid_run),
-    SBIT__GRID_ROW("GridSample", 20, SBIT__T_NUMBERS1, sbit__grid_infer, sbit__grid_run),
-    SBIT__GRID_ROW("GridSample", 22, SBIT_T_NUMBERS, sbit__grid_infer, sbit__grid_run),
-    SBIT__GRID_ROW("AffineGrid", 20, SBIT_T_FLOATS, sbit__affine_infer, sbit__affine_run),
+    SBIT__GRID_ROW("GridSample", 16, SBIT__T_NUMBERS1, sbit__grid_infer, sbit__grid_run,
+                   sbit__grad_grid_sample),
+    SBIT__GRID_ROW("GridSample", 20, SBIT__T_NUMBERS1, sbit__grid_infer, sbit__grid_run,
+                   sbit__grad_grid_sample),
+    SBIT__GRID_ROW("GridSample", 22, SBIT_T_NUMBERS, sbit__grid_infer, sbit__grid_run,
+                   sbit__grad_grid_sample),
+    SBIT__GRID_ROW("AffineGrid", 20, SBIT_T_FLOATS, sbit__affine_infer, sbit__affine_run, NULL),
+    {SBIT__GRAD_DOMAIN, "GridSampleGrad", 1, SBIT__T_GRAD, 0, 0, sbit__grid_grad_infer, NULL,
+     sbit__grid_grad_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__GRID_TAPS

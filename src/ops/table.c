@@ -52,7 +52,9 @@ static const sbit__op_switch sbit__op_switches[] = {
         "Attention sbit.Attention RotaryEmbedding sbit.RotaryEmbedding sbit.AttentionGrad "
         "sbit.AppendKeys ai.onnx.preview.FlexAttention LinearAttention "
         "CausalConvWithState SwiGLU"),
-    SBIT__OP_SWITCH(VISION, "DeformConv DepthToSpace SpaceToDepth GridSample AffineGrid Col2Im"),
+    SBIT__OP_SWITCH(VISION,
+                    "DeformConv DepthToSpace SpaceToDepth GridSample sbit.GridSampleGrad AffineGrid "
+                    "Col2Im sbit.Col2ImGrad"),
     SBIT__OP_SWITCH(
         MICROSOFT,
         "com.microsoft.FusedConv com.microsoft.FusedGemm com.microsoft.FusedMatMul "
