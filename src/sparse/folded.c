@@ -35,18 +35,19 @@ static sbit_status sbit__folded_value(const sbit_graph *graph, sbit_value_id id,
     const int64_t n = labels->dims[labels->axis];
     const int64_t inner = sbit__channel_labels_inner(labels, labels->axis);
     const int64_t slices = inner > 0 ? sbit_tensor_count(&value->tensor) / inner : 0;
+    const float *floats =
+        value->tensor.dtype == SBIT_F32 ? (const float *)value->tensor.data : NULL;
     for (int64_t slice = 0; slice < slices; slice++) {
         const int64_t i = slice % n;
-        for (int64_t p = slice * inner; p < (slice + 1) * inner; p++) {
-            if (high[i] != high[i]) {
-                break; /* not removed, or not finite */
-            }
-            const float x = value->tensor.dtype == SBIT_F32
-                                ? ((const float *)value->tensor.data)[p]
-                                : (float)sbit__tensor_f64_at(&value->tensor, p);
-            low[i] = x < low[i] ? x : low[i];
-            high[i] = x > high[i] || x != x ? x : high[i];
+        float least = low[i], most = high[i]; /* NaN: not removed, or not finite */
+        for (int64_t p = slice * inner; most == most && p < (slice + 1) * inner; p++) {
+            const float x =
+                floats != NULL ? floats[p] : (float)sbit__tensor_f64_at(&value->tensor, p);
+            least = x < least ? x : least;
+            most = x > most || x != x ? x : most;
         }
+        low[i] = least;
+        high[i] = most;
     }
     return SBIT_OK;
 }

@@ -211,8 +211,15 @@ SBIT__FN sbit_status sbit__channel_labels_expand(sbit__labeler *labeler,
     if (at == NULL) {
         return sbit__fail_oom(error, (size_t)count * sizeof *at);
     }
-    for (int64_t i = 0; i < count; i++) {
-        at[i] = sbit__channel_labels_at(labels, i);
+    const bool by_axis = labels->form == SBIT__LABELS_AXIS;
+    const int64_t inner = by_axis ? sbit__channel_labels_inner(labels, labels->axis) : count;
+    const int64_t n = by_axis ? labels->dims[labels->axis] : 1;
+    for (int64_t first = 0, slice = 0; first < count;
+         first += inner, slice = slice + 1 < n ? slice + 1 : 0) {
+        const int32_t label = labels->form != SBIT__LABELS_NONE ? labels->at[slice] : 0;
+        for (int64_t p = first; p < first + inner; p++) {
+            at[p] = label;
+        }
     }
     *out = at;
     return SBIT_OK;
@@ -229,9 +236,13 @@ static bool sbit__channel_labels_by_axis(const sbit__labeler *labeler,
     int32_t some = 0;
     memset(at, 0, (size_t)n * sizeof *at);
     *kinds = 0;
-    for (int64_t p = 0; p < count; p++) {
+    for (int64_t p = 0, left = 0, slice = -1; p < count; p++, left--) {
         const int32_t label = labels->at[p];
-        int32_t *to = &at[p / inner % n];
+        if (left == 0) {
+            left = inner;
+            slice = slice + 1 < n ? slice + 1 : 0;
+        }
+        int32_t *to = &at[slice];
         if (label == 0 || label == *to) {
             continue;
         }
@@ -306,12 +317,15 @@ SBIT__FN void sbit__channel_labels_slices(sbit__labeler *labeler,
         }
         return;
     }
-    for (int64_t p = 0; labels->form == SBIT__LABELS_FULL && p < count; p++) {
-        int32_t *to = &at[p / inner % n];
-        if (*to == 0) {
-            *to = labels->at[p];
-        } else if (labels->at[p] != *to) {
-            sbit__label_join(labeler, *to, labels->at[p]);
+    for (int64_t first = 0, slice = 0; labels->form == SBIT__LABELS_FULL && first < count;
+         first += inner, slice = slice + 1 < n ? slice + 1 : 0) {
+        int32_t *to = &at[slice];
+        for (int64_t p = first; p < first + inner; p++) {
+            if (*to == 0) {
+                *to = labels->at[p];
+            } else if (labels->at[p] != *to) {
+                sbit__label_join(labeler, *to, labels->at[p]);
+            }
         }
     }
 }
@@ -341,15 +355,16 @@ SBIT__FN uint32_t sbit__channel_labels_varies(const sbit__labeler *labeler,
     }
     for (int32_t axis = 0; labels->form == SBIT__LABELS_FULL && axis < labels->rank; axis++) {
         const int64_t inner = sbit__channel_labels_inner(labels, axis), n = labels->dims[axis];
-        const int64_t count = sbit__channel_labels_count(labels);
-        for (int64_t p = 0; p < count; p++) {
-            if (p / inner % n > 0 &&
-                sbit__channel_labels_kind(labeler, labels->at[p]) !=
-                    sbit__channel_labels_kind(labeler, labels->at[p - inner])) {
-                axes |= 1u << (uint32_t)axis;
-                break;
+        const int64_t count = sbit__channel_labels_count(labels), block = inner * n;
+        bool varies = false;
+        for (int64_t first = 0; !varies && first < count; first += block) {
+            for (int64_t p = first + inner; !varies && p < first + block; p++) {
+                varies = labels->at[p] != labels->at[p - inner] &&
+                         sbit__channel_labels_kind(labeler, labels->at[p]) !=
+                             sbit__channel_labels_kind(labeler, labels->at[p - inner]);
             }
         }
+        axes |= varies ? 1u << (uint32_t)axis : 0u;
     }
     return axes;
 }
