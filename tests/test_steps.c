@@ -17,6 +17,8 @@ typedef struct steps {
     sbit_tensor all;
 } steps;
 
+static bool steps_pruned; /* every second weight is zero */
+
 static sbit_value_id steps_conv(build *b, const char *name, sbit_value_id x, const char *dims,
                                 int group, int stride, double spread)
 {
@@ -36,6 +38,7 @@ static sbit_value_id steps_conv(build *b, const char *name, sbit_value_id x, con
     sbit_rng rng = sbit_rng_seed((uint64_t)(count + name[0]));
     for (int64_t i = 0; i < count; i++) {
         values[i] = sbit_rng_normal(&rng) * (float)(pow(spread, (double)(i / per % 5)) / 3.0);
+        values[i] = steps_pruned && i % 2 == 0 ? 0.0f : values[i];
     }
     for (int64_t i = 0; i < w.dims[0]; i++) {
         bias[i] = sbit_rng_normal(&rng) * 0.2f;
@@ -1011,41 +1014,70 @@ static sbit_status choose_run(void *state, const sbit_options *options, const sb
     return sbit_quant_set_site((sbit_quant *)state, unit.site, &change, error);
 }
 
-static const sbit_step_row choose_rows[3] = {
+static const sbit_step_row choose_rows[2] = {
     {{"choose", "", SBIT_TARGET_WEIGHT, NULL, 0}, SBIT_STAGE_SELECT, false, choose_run},
     {{"measure", "", SBIT_TARGET_WEIGHT, NULL, 0}, SBIT_STAGE_RANGES, false, choose_run},
-    {{"shrink", "", SBIT_TARGET_WEIGHT, NULL, 0}, SBIT_STAGE_SHRINK, false, choose_run},
 };
 
-TEST(steps_choose_widths_and_others_are_refused)
+TEST(steps_choose_widths)
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         static steps s;
         sbit_site site;
         steps_begin(&s, "generic", NULL);
         CHECK_OK(sbit_step_register(s.b.ctx, &choose_rows[i], &s.b.error), s.b.error);
-        if (i == 2) {
-            CHECK_STATUS(sbit_quant_set(s.quant, "STEPS", "[shrink]", &s.b.error), SBIT_ERR_CONFIG,
-                         s.b.error);
-        } else {
-            build_do(
-                &s.b,
-                sbit_quant_set(s.quant, "STEPS", i == 0 ? "[choose]" : "[measure]", &s.b.error),
-                "set");
-            for (int again = 0; again < 2; again++) {
-                CHECK(again == 0 ? steps_calc(&s, false)
-                                 : sbit_quant_calc_qparams(s.quant, false, false, false,
-                                                           &s.b.error) == SBIT_OK);
-                for (size_t k = 0; k < sbit_quant_site_count(s.quant); k++) {
-                    CHECK(sbit_quant_site(s.quant, k, &site) == SBIT_OK);
-                    if (site.target == SBIT_TARGET_WEIGHT) {
-                        CHECK_EQ_I64(site.qparams.grid.bits,
-                                     strcmp(site.tensor, "a.weight") == 0 ? 5 : 8);
-                    }
+        build_do(&s.b,
+                 sbit_quant_set(s.quant, "STEPS", i == 0 ? "[choose]" : "[measure]", &s.b.error),
+                 "set");
+        for (int again = 0; again < 2; again++) {
+            CHECK(again == 0 ? steps_calc(&s, false)
+                             : sbit_quant_calc_qparams(s.quant, false, false, false, &s.b.error) ==
+                                   SBIT_OK);
+            for (size_t k = 0; k < sbit_quant_site_count(s.quant); k++) {
+                CHECK(sbit_quant_site(s.quant, k, &site) == SBIT_OK);
+                if (site.target == SBIT_TARGET_WEIGHT) {
+                    CHECK_EQ_I64(site.qparams.grid.bits,
+                                 strcmp(site.tensor, "a.weight") == 0 ? 5 : 8);
                 }
             }
-            CHECK(steps_quality(&s) > 15.0);
+        }
+        CHECK(steps_quality(&s) > 15.0);
+        steps_end(&s);
+    }
+}
+
+/* What was pruned stays zero, whatever rounds the others: masks, 2:4. */
+TEST(rounding_keeps_zeros)
+{
+    static const char *const recipes[] = {"[gptq]", "[adaround]", "[adaquant]", "[reconstruct]",
+                                          "[gptq, compensate, bias_correction]"};
+    steps_pruned = true;
+    for (size_t r = 0; r < sizeof recipes / sizeof recipes[0]; r++) {
+        const char *const set[][2] = {
+            {"W.QUANTIZER.BIT", "3"},           {"STEPS", recipes[r]},
+            {"STEP.ADAROUND.ITERATIONS", "100"}, {"STEP.ADAQUANT.ITERATIONS", "100"},
+            {"STEP.RECONSTRUCT.ITERATIONS", "30"}, {NULL, NULL}};
+        static steps s;
+        steps_begin(&s, "generic", set);
+        if (CHECK(steps_calc(&s, false))) {
+            static const char *const names[] = {"a.weight_quantized", "b.weight_quantized",
+                                                "c.weight_quantized"};
+            sbit_graph *q = NULL;
+            int64_t alive = 0, woken = 0;
+            build_do(&s.b, sbit_quant_build(s.quant, NULL, &q, &s.b.error), "build");
+            for (int k = 0; k < 3; k++) {
+                int64_t n = 0;
+                const int8_t *w = steps_integers(q, names[k], &n);
+                for (int64_t i = 0; w != NULL && i < n; i++) {
+                    alive += i % 2 == 1 && w[i] != 0;
+                    woken += i % 2 == 0 && w[i] != 0;
+                }
+            }
+            CHECK_MSG(woken == 0 && alive > 100, "%s: %d zeros are none any more, %d others",
+                      recipes[r], (int)woken, (int)alive);
+            sbit_graph_destroy(q);
         }
         steps_end(&s);
     }
+    steps_pruned = false;
 }

@@ -366,10 +366,6 @@ static sbit_status sbit__qconfig_check_steps(const sbit_qconfig *config, sbit_er
     sbit_status status = SBIT_OK;
     for (size_t i = 0; i < list->list_count && status == SBIT_OK; i++) {
         const sbit_step_row *row = sbit_step_find(config->tree.ctx, list->list[i]);
-        if (row != NULL && row->stage == SBIT_STAGE_SHRINK) {
-            return sbit__option_fail(list, "", "names a step that is not one of quantization",
-                                     error);
-        }
         if (row == NULL) {
             sbit__text known;
             char what[400];

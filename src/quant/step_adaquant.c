@@ -104,7 +104,8 @@ static void sbit__adaquant_adam(sbit__adaquant *t, int64_t g, int64_t step)
         const float low = (float)grid->qmin - zero, high = (float)grid->qmax - zero;
         for (int64_t i = r * depth; i < (r + 1) * depth; i++) {
             const float at = t->start[i] + t->v[i];
-            const float slope = at >= low - 0.5f && at <= high + 0.5f ? scale * share : 0.0f;
+            const bool moves = t->start[i] != 0.0f && at >= low - 0.5f && at <= high + 0.5f;
+            const float slope = moves ? scale * share : 0.0f; /* none: beyond the ends, or pruned */
             const float gradient = slope * (t->error[i] - t->target[i]);
             t->m[i] = 0.9f * t->m[i] + 0.1f * gradient;
             t->u[i] = 0.999f * t->u[i] + 0.001f * gradient * gradient;

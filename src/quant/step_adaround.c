@@ -81,7 +81,7 @@ static void sbit__adaround_start(sbit__adaround *t, int64_t g)
             const float low = floorf(on_grid), rest = on_grid - low;
             t->q[i] = x; /* for the target */
             t->low[i] = low;
-            t->v[i] = -logf(1.2f / (rest + 0.1f) - 1.0f);
+            t->v[i] = x != 0.0f ? -logf(1.2f / (rest + 0.1f) - 1.0f) : -10.0f; /* pruned: stays */
             t->m[i] = t->u[i] = 0.0f;
         }
     }

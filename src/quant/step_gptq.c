@@ -181,6 +181,9 @@ typedef struct sbit__gptq_row {
     double scale, least, most; /* the grid: scale times least..most */
     const double *columns;     /* blocks: scale, least, most of each column in turn; NULL: none */
     int64_t n;                 /* columns */
+    const float *weight;       /* of the row; its columns are order[i] * step */
+    const int64_t *order;
+    int64_t step;
 } sbit__gptq_row;
 
 /* The step of column i. */
@@ -189,8 +192,12 @@ static double sbit__gptq_step(const sbit__gptq_row *grid, int64_t i)
     return grid->columns != NULL ? grid->columns[i] : grid->scale;
 }
 
+/* A weight that is zero was pruned, and stays: the others make up for it. */
 static double sbit__gptq_round(const sbit__gptq_row *grid, int64_t i, double value)
 {
+    if (grid->weight[grid->order[i] * grid->step] == 0.0f) {
+        return 0.0;
+    }
     const bool own = grid->columns != NULL;
     const double scale = sbit__gptq_step(grid, i), q = nearbyint(value / scale);
     const double least = own ? grid->columns[grid->n + i] : grid->least;
@@ -318,6 +325,9 @@ static void sbit__gptq_row_task(void *task, int64_t r, int32_t worker)
     grid.most = (double)(g->qmax - t->site->zero_point[part]);
     grid.columns = t->parts != NULL ? best + 2 * n : NULL;
     grid.n = n;
+    grid.weight = t->w + row * layer->row_step;
+    grid.order = t->column;
+    grid.step = layer->depth_step;
     for (int64_t i = 0; t->parts != NULL && i < n; i++) {
         const int64_t own = t->parts[row * layer->row_step + t->column[i] * layer->depth_step];
         best[2 * n + i] = (double)t->site->scale[own];

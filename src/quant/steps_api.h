@@ -24,7 +24,6 @@ typedef enum sbit_stage {
     SBIT_STAGE_SELECT,      /* before scales: which sites, which widths (sbit_quant_set_site) */
     SBIT_STAGE_RANGES,      /* with scales known: sets others, then all are calculated again */
     SBIT_STAGE_WEIGHTS,     /* rounding, with all scales known */
-    SBIT_STAGE_SHRINK,      /* pruning: channels are removed */
     SBIT_STAGE_SEARCH,      /* with ranges known: tries layers in float, widths; as RANGES */
     SBIT_STAGE_AFTER        /* repairs what is left: biases, statistics */
 } sbit_stage;
