@@ -650,3 +650,56 @@ TEST(a_hundred_observers_keep_their_keys)
     sbit_qconfig_destroy(config);
     build_end(&b);
 }
+
+static sbit_status quant_cosh(sbit_graph *graph, const sbit_simplify_desc *desc, int64_t *changes,
+                              sbit_error *error)
+{
+    (void)desc;
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        if (strcmp(sbit_graph_node(graph, id)->op_type, "Sinh") == 0) {
+            const sbit_status status = sbit_graph_set_op(graph, id, "", "Cosh", error);
+            if (status != SBIT_OK) {
+                return status;
+            }
+            ++*changes;
+        }
+    }
+    return SBIT_OK;
+}
+
+/* A pass that a user registers has a switch, as Sparsebit's fusions have: absent is true. */
+TEST(passes_of_users_have_a_switch)
+{
+    static const sbit_pass_row row = {{"to_cosh", "Sinh becomes Cosh", 0, NULL, 0}, false, quant_cosh};
+    static const char *const lines[] = {"", "SCHEDULE: {TO_COSH: true}\n",
+                                        "SCHEDULE: {TO_COSH: false}\n", "SCHEDULE: {TO_COS: true}\n"};
+    for (int i = 0; i < 5; i++) {
+        build b;
+        sbit_qconfig *config = NULL;
+        sbit_quant *quant = NULL;
+        char text[300];
+        build_begin(&b, 17);
+        if (i < 4) {
+            CHECK_OK(sbit_pass_register(b.ctx, &row, &b.error), b.error);
+        }
+        const sbit_value_id x = build_unary(&b, "Sinh", "s", build_input(&b, "x", SBIT_F32, "N,4"));
+        build_output(&b, build_binary(&b, "MatMul", "y", x, build_weights(&b, "w", "4,3", 1)));
+        snprintf(text, sizeof text,
+                 "%sW: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+                 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n",
+                 lines[i < 4 ? i : 1]);
+        const sbit_status status = sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error);
+        if (i >= 3) {
+            CHECK(status == SBIT_ERR_CONFIG && config == NULL);
+            CHECK_CONTAINS(b.error.message, i == 3 ? "SCHEDULE.TO_COSH" : "TO_COSH");
+        } else if (build_do(&b, status, "config") &&
+                   build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant")) {
+            const sbit_graph *graph = sbit_quant_graph(quant);
+            CHECK_STR(sbit_graph_node(graph, sbit_graph_first(graph))->op_type,
+                      i == 2 ? "Sinh" : "Cosh");
+        }
+        sbit_quant_destroy(quant);
+        sbit_qconfig_destroy(config);
+        build_end(&b);
+    }
+}

@@ -38,7 +38,8 @@ typedef struct sbit_pass_row {
                        sbit_error *error);
 } sbit_pass_row;
 
-/* The row must outlive ctx. Errors: DUPLICATE, INVALID_ARGUMENT. */
+/* The row must outlive ctx. In configurations of quantization that are read afterwards, SCHEDULE.NAME
+ * (true where it is not set) switches it. Errors: DUPLICATE, INVALID_ARGUMENT. */
 SPARSEBIT_API sbit_status sbit_pass_register(sbit_ctx *ctx, const sbit_pass_row *row,
                                              sbit_error *error);
 SPARSEBIT_API const sbit_pass_row *sbit_pass_find(const sbit_ctx *ctx, const char *name);

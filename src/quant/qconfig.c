@@ -179,19 +179,81 @@ static sbit_status sbit__qconfig_side_init(sbit__tree *tree, uint32_t target, sb
     return sbit__options_init(&tree->arena, t.tables, t.count, &side->options, error);
 }
 
-/* The top of the tree: its own keys, and those of all steps below STEP. */
+/* SCHEDULE.NAME for each pass that users registered: whether it runs. Counts; fills keys unless
+ * NULL. */
+static sbit_status sbit__qconfig_pass_keys(sbit__tree *tree, sbit_key *keys, size_t *count,
+                                           sbit_error *error)
+{
+    const sbit_head *row;
+    *count = 0;
+    for (size_t i = 0; (row = sbit__row_at(tree->ctx, sbit__kind_pass(), i)) != NULL; i++) {
+        if (sbit_pass_at(i) != NULL || ((const sbit_pass_row *)(const void *)row)->opt_in) {
+            continue;
+        }
+        sbit_key *key = keys != NULL ? &keys[*count] : NULL;
+        ++*count;
+        if (key == NULL) {
+            continue;
+        }
+        char *path = sbit__arena_printf(&tree->arena, "SCHEDULE.%s", row->name);
+        if (path == NULL) {
+            return sbit__fail_oom(error, 0);
+        }
+        for (char *at = path; *at != '\0'; at++) {
+            *at = *at >= 'a' && *at <= 'z' ? (char)(*at - 'a' + 'A') : *at;
+        }
+        memset(key, 0, sizeof *key);
+        key->path = path;
+        key->type = SBIT_KEY_BOOL;
+        key->otherwise = "true";
+        key->doc = row->doc;
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__qconfig_skip(const sbit_qconfig *config, sbit__arena *arena,
+                                        sbit_simplify_desc *desc, sbit_error *error)
+{
+    const sbit_ctx *ctx = config->tree.ctx;
+    const sbit_head *row;
+    char path[128];
+    size_t count = 0, used = 0;
+    while (sbit__row_at(ctx, sbit__kind_pass(), count) != NULL) {
+        count++;
+    }
+    const char **skip = (const char **)sbit__arena_array(arena, count + 1, sizeof *skip);
+    if (skip == NULL) {
+        return sbit__fail_oom(error, count * sizeof *skip);
+    }
+    for (size_t i = 0; (row = sbit__row_at(ctx, sbit__kind_pass(), i)) != NULL; i++) {
+        snprintf(path, sizeof path, "SCHEDULE.%s", row->name);
+        const sbit_option *option =
+            sbit_pass_at(i) == NULL ? sbit_options_find(&config->tree.top, path) : NULL;
+        if (option != NULL && !option->b) {
+            skip[used++] = row->name;
+        }
+    }
+    desc->skip = skip;
+    desc->skip_count = used;
+    return SBIT_OK;
+}
+
+/* The top of the tree: its own keys, those of all steps below STEP, switches of users' passes. */
 static sbit_status sbit__qconfig_top_init(sbit__tree *tree, sbit_error *error)
 {
     const sbit_head *step;
-    size_t count = 0;
+    size_t count = 0, passes = 0;
     while (sbit__row_at(tree->ctx, sbit__kind_step(), count) != NULL) {
         count++;
     }
+    SBIT__TRY(sbit__qconfig_pass_keys(tree, NULL, &passes, error));
     sbit__key_table *tables =
-        (sbit__key_table *)sbit__arena_array(&tree->arena, count + 1, sizeof *tables);
-    if (tables == NULL) {
-        return sbit__fail_oom(error, (count + 1) * sizeof *tables);
+        (sbit__key_table *)sbit__arena_array(&tree->arena, count + 2, sizeof *tables);
+    sbit_key *keys = (sbit_key *)sbit__arena_array(&tree->arena, passes + 1, sizeof *keys);
+    if (tables == NULL || keys == NULL) {
+        return sbit__fail_oom(error, (count + 2) * sizeof *tables);
     }
+    SBIT__TRY(sbit__qconfig_pass_keys(tree, keys, &passes, error));
     tables[0].prefix = "";
     tables[0].keys = sbit__qconfig_top_keys;
     tables[0].count = SBIT__COUNT_OF(sbit__qconfig_top_keys);
@@ -200,7 +262,10 @@ static sbit_status sbit__qconfig_top_init(sbit__tree *tree, sbit_error *error)
         tables[i + 1].keys = step->keys;
         tables[i + 1].count = step->key_count;
     }
-    return sbit__options_init(&tree->arena, tables, count + 1, &tree->top, error);
+    tables[count + 1].prefix = "";
+    tables[count + 1].keys = keys;
+    tables[count + 1].count = passes;
+    return sbit__options_init(&tree->arena, tables, count + 2, &tree->top, error);
 }
 
 static sbit_status sbit__qconfig_init(sbit__tree *tree, sbit_error *error)

@@ -27,6 +27,7 @@ static sbit_status sbit__quant_sites(sbit_quant *quant, sbit_error *error)
     sbit_simplify_desc simplify;
     memset(&simplify, 0, sizeof simplify);
     simplify.keep_batch_norm = sbit__quant_keeps_bn(quant);
+    SBIT__TRY(sbit__qconfig_skip(quant->config, &quant->arena, &simplify, error));
     SBIT__TRY(sbit__quant_place(quant, error));
     const int64_t opset = sbit__quant_opset(quant);
     if (sbit_graph_opset(quant->graph, "") < opset) { /* lifting renumbers nodes: place again */
@@ -108,6 +109,7 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
     SBIT__TRY(sbit_qconfig_validate(quant->config, error));
     quant->profile = sbit_qconfig_profile(quant->config);
     simplify.keep_batch_norm = sbit__quant_keeps_bn(quant);
+    SBIT__TRY(sbit__qconfig_skip(quant->config, &quant->arena, &simplify, error));
     SBIT__TRY(sbit_graph_clone(graph, &quant->graph, error));
     if (sbit_graph_is_quantized(graph)) {
         const bool keep = sbit_options_bool(&quant->config->tree.top, "SCHEDULE.KEEP_SCALES");

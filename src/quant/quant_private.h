@@ -74,6 +74,9 @@ SBIT__FN void sbit__settings_bits(const sbit_qconfig *config, uint32_t target, i
                                   sbit__settings *settings);
 /* The same values for all keys that begin with `prefix` ("": all). */
 SBIT__FN bool sbit__same_options(const sbit_options *a, const sbit_options *b, const char *prefix);
+/* The passes that users registered and SCHEDULE switches off are desc->skip, in `arena`. */
+SBIT__FN sbit_status sbit__qconfig_skip(const sbit_qconfig *config, sbit__arena *arena,
+                                        sbit_simplify_desc *desc, sbit_error *error);
 SBIT__FN sbit_status sbit__qconfig_clone(const sbit_qconfig *config, sbit_qconfig **out,
                                          sbit_error *error);
 

@@ -12,6 +12,8 @@
  * of it, and take the one whose form is least; then scale and weights are fitted in turns: the
  * least squares scale of the integers, (q H t) / (q H q), and descent again. asym: the target is t
  * = w (sum x x_q^T) (sum x_q x_q^T)^-1, what is nearest to the float output on quantized inputs.
+ * BIAS: all sums are about the means, what the means come to goes into the layer's bias at once, so
+ * that the layers behind see it.
  */
 #include "layer_private.h"
 
@@ -23,6 +25,8 @@ static const sbit_key sbit__gptq_keys[] = {
      "sizes at which the scale of each output channel is tried; 1: it stays as observed"},
     {"GPTQ.POSITIONS", SBIT_KEY_INT, "64", 0.0, 1e9, NULL,
      "output positions of a sample that are looked at; 0: all"},
+    {"GPTQ.BIAS", SBIT_KEY_BOOL, "false", 0, 0, NULL,
+     "the layer's bias takes up what means come to, weights the rest"},
 };
 
 typedef struct sbit__gptq {
@@ -372,6 +376,51 @@ static void sbit__gptq_group(sbit__gptq *t, const sbit__gram *gram, double dampi
     sbit_ctx_parallel(t->quant->ctx, t->layer->rows, sbit__gptq_row_task, t);
 }
 
+/* >>step-gptq bias. Sums about the means: sum a b^T - (sum a)(sum b)^T / n. */
+static void sbit__gptq_center(sbit__gram *gram)
+{
+    const int64_t depth = gram->layer.depth;
+    const float *mean_b = gram->cross ? gram->mean_b : gram->mean_a;
+    for (int64_t g = 0; g < gram->layer.groups; g++) {
+        for (int which = 0; which < (gram->cross ? 2 : 1); which++) {
+            const float *a = (which == 0 ? mean_b : gram->mean_a) + g * depth;
+            const float *b = mean_b + g * depth;
+            float *sums = (which == 0 ? gram->sums : gram->mixed) + g * depth * depth;
+            for (int64_t i = 0; i < depth * depth; i++) {
+                sums[i] -= (float)((double)a[i / depth] * (double)b[i % depth] / gram->count);
+            }
+        }
+    }
+}
+
+/* Whether the layer has a bias, or gets one. */
+static bool sbit__gptq_has_bias(const sbit_quant *quant, const sbit__layer *layer)
+{
+    return !sbit__streq(layer->node->op_type, "MatMul") ||
+           sbit__bias_value(quant, quant->graph, layer->node->id) != NULL;
+}
+
+/* The bias moves by mean(w x) - mean(w_q x'); t->out serves as room. */
+static sbit_status sbit__gptq_shift(sbit__gptq *t, const sbit_unit *unit, const sbit__gram *gram,
+                                    sbit_error *error)
+{
+    const sbit__layer *l = t->layer;
+    const float *mean_b = gram->cross ? gram->mean_b : gram->mean_a;
+    SBIT__TRY(sbit__site_dequantized(t->quant, &t->quant->sites[unit->site], t->out, error));
+    for (int64_t row = 0; row < l->groups * l->rows; row++) {
+        const int64_t g = row / l->rows;
+        double sum = 0.0;
+        for (int64_t k = 0; k < l->depth; k++) {
+            const int64_t at = row * l->row_step + k * l->depth_step;
+            sum += (double)t->w[at] * (double)gram->mean_a[g * l->depth + k] -
+                   (double)t->out[at] * (double)mean_b[g * l->depth + k];
+        }
+        t->scale[row] = (float)(sum / gram->count);
+    }
+    return sbit__site_set_shift(t->quant, &t->quant->sites[unit->site], t->scale,
+                                (size_t)(l->groups * l->rows), error);
+}
+
 /* Each output channel has a scale of its own that may be any number. */
 static bool sbit__gptq_free(const sbit__site *site, size_t outputs)
 {
@@ -429,6 +478,11 @@ static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *un
     t.sizes =
         sbit__gptq_free(site, outputs) ? sbit_options_int(units->options, "STEP.GPTQ.SCALES") : 1;
     memcpy(t.scale, site->scale, (t.sizes > 1 ? outputs : 0) * sizeof(float));
+    const bool bias = sbit_options_bool(units->options, "STEP.GPTQ.BIAS") && gram->count > 0.0 &&
+                      sbit__gptq_has_bias(t.quant, layer);
+    if (bias) {
+        sbit__gptq_center(gram);
+    }
     for (t.group = 0; t.group < layer->groups; t.group++) {
         sbit__gptq_group(&t, gram, damping, &failed);
     }
@@ -439,7 +493,10 @@ static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *un
             layer->node->name);
     }
     memcpy(site->scale, t.scale, (t.sizes > 1 ? outputs : 0) * sizeof(float));
-    const sbit_status status = sbit_quant_set_weight(t.quant, unit->site, t.out, error);
+    sbit_status status = sbit_quant_set_weight(t.quant, unit->site, t.out, error);
+    if (status == SBIT_OK && bias) {
+        status = sbit__gptq_shift(&t, unit, gram, error);
+    }
     sbit__free(a, room, bytes);
     return status;
 }
