@@ -851,6 +851,12 @@ TEST(less_common_operators)
         {"GridSample", 20, {"1,2,3,4,3", "1,2,2,2,3"}, NULL, 0, "padding_mode='border'", -1.4, 1.4,
          0, 0, 0},
         {"GridSample", 20, {"1,2,4,5", "1,3,4,2"}, NULL, 0, "mode='nearest'", -0.9, 0.9, 2, 0, 0},
+        {"RoiAlign", 10, {"2,3,5,6", "2,4"}, "1,0", 2, "output_height=2 output_width=3", 0.2, 4.1,
+         2, 0, 0},
+        {"RoiAlign", 16, {"2,3,5,6", "3,4"}, "1,0,1", 2,
+         "output_height=2 output_width=2 sampling_ratio=2 spatial_scale=0.9", 0.2, 5.9, 2, 0, 0},
+        {"RoiAlign", 16, {"2,2,5,6", "3,4"}, "1,0,1", 2,
+         "output_height=2 output_width=2 mode='max' sampling_ratio=3", 0.2, 5.9, 2, 0, 0},
         {"SwiGLU", 28, {"3,4", "3,4"}, NULL, 0, "alpha=1.3", -3, 3, 0, 0, 0},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

@@ -177,6 +177,28 @@ SBIT__FN void sbit__grad_col2im(sbit_gradient *g)
     }
 }
 
+/* Of the picture alone: regions count as constants, as in PyTorch. */
+SBIT__FN void sbit__grad_roi_align(sbit_gradient *g)
+{
+    static const char *const names[] = {"mode", "sampling_ratio", "spatial_scale",
+                                        "coordinate_transformation_mode"};
+    const sbit_value_id inputs[4] = {g->inputs[0], g->inputs[1], g->inputs[2], g->output_grads[0]};
+    sbit_attr attrs[5];
+    size_t count = 0;
+    if (!g->wanted[0]) {
+        return;
+    }
+    for (size_t i = 0; i < SBIT__COUNT_OF(names); i++) {
+        const sbit_attr *attr = sbit_node_attr(g->node, names[i]);
+        if (attr != NULL) {
+            attrs[count++] = *attr;
+        }
+    }
+    attrs[count++] = sbit__attr_int("version", g->opset);
+    g->input_grads[0] =
+        sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "RoiAlignGrad", inputs, 4, attrs, count);
+}
+
 SBIT__FN void sbit__grad_grid_sample(sbit_gradient *g)
 {
     static const char *const names[] = {"mode", "padding_mode", "align_corners"};

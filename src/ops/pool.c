@@ -941,11 +941,13 @@ static sbit_status sbit__roipool_run(const sbit_op_call *call, sbit_error *error
     return sbit__op_in_float(call, sbit__roipool_run_any, sbit__roipool_run_any, error);
 }
 
-/* Value at (y, x): bilinear, or the largest weighted corner. Cells further than 1 outside are 0. */
-static double sbit__roialign_sample(const sbit__roi_task *task, int64_t from, double y, double x)
+/* The four cells around (y, x) within a plane, and their bilinear weights; false: it lies further
+ * than 1 outside, where all is 0. */
+static bool sbit__roialign_corners(const sbit__roi_task *task, double y, double x, int64_t cells[4],
+                                   double weights[4])
 {
     if (y < -1.0 || y > (double)task->height || x < -1.0 || x > (double)task->width) {
-        return 0.0;
+        return false;
     }
     y = y > 0.0 ? y : 0.0;
     x = x > 0.0 ? x : 0.0;
@@ -958,20 +960,37 @@ static double sbit__roialign_sample(const sbit__roi_task *task, int64_t from, do
         x0 = task->width - 1;
         x = (double)x0;
     }
-    const int64_t row0 = from + y0 * task->width;
+    const int64_t row0 = y0 * task->width;
     const int64_t row1 = y0 < task->height - 1 ? row0 + task->width : row0;
     const int64_t x1 = x0 < task->width - 1 ? x0 + 1 : x0;
     const double fy = y - (double)y0, fx = x - (double)x0;
-    const void *data = task->x->data;
-    const double a = (1.0 - fy) * (1.0 - fx) * sbit__real_at(task->wide, data, row0 + x0);
-    const double b = (1.0 - fy) * fx * sbit__real_at(task->wide, data, row0 + x1);
-    const double c = fy * (1.0 - fx) * sbit__real_at(task->wide, data, row1 + x0);
-    const double d = fy * fx * sbit__real_at(task->wide, data, row1 + x1);
+    cells[0] = row0 + x0;
+    cells[1] = row0 + x1;
+    cells[2] = row1 + x0;
+    cells[3] = row1 + x1;
+    weights[0] = (1.0 - fy) * (1.0 - fx);
+    weights[1] = (1.0 - fy) * fx;
+    weights[2] = fy * (1.0 - fx);
+    weights[3] = fy * fx;
+    return true;
+}
+
+/* Value at (y, x): bilinear, or the largest weighted corner. */
+static double sbit__roialign_sample(const sbit__roi_task *task, int64_t from, double y, double x)
+{
+    int64_t cells[4];
+    double v[4];
+    if (!sbit__roialign_corners(task, y, x, cells, v)) {
+        return 0.0;
+    }
+    for (int k = 0; k < 4; k++) {
+        v[k] *= sbit__real_at(task->wide, task->x->data, from + cells[k]);
+    }
     if (task->use_max) {
-        const double top = a > b ? a : b, bottom = c > d ? c : d;
+        const double top = v[0] > v[1] ? v[0] : v[1], bottom = v[2] > v[3] ? v[2] : v[3];
         return top > bottom ? top : bottom;
     }
-    return a + b + c + d;
+    return v[0] + v[1] + v[2] + v[3];
 }
 
 /* A region in input cells: start and size of its bins, and sample points per bin. */
@@ -1046,18 +1065,20 @@ static void sbit__roialign_regions(void *user, int64_t begin, int64_t end, int32
     }
 }
 
-static sbit_status sbit__roialign_run_any(const sbit_op_call *call, sbit_error *error)
+/* Fails if a region is not sane. Before version 16 there was no attribute and no shift by half a
+ * pixel. */
+static sbit_status sbit__roialign_read(const sbit_op_call *call, int64_t version,
+                                       sbit__roi_task *out, sbit_error *error)
 {
-    sbit__roi_task task;
-    sbit__roi_task_of(call, &task);
-    /* Before version 16 there was no attribute and no shift by half a pixel. */
+    sbit__roi_task task = *out;
     task.half_pixel =
-        call->row->since_version >= 16 &&
+        version >= 16 &&
         sbit__streq(sbit_node_string(call->node, "coordinate_transformation_mode", "half_pixel"),
                     "half_pixel");
     task.use_max = sbit__streq(sbit_node_string(call->node, "mode", "avg"), "max");
     task.sampling = sbit_node_int(call->node, "sampling_ratio", 0);
     task.batch = (const int64_t *)call->in[2]->data;
+    *out = task;
     for (int64_t i = 0; i < task.rois_count; i++) {
         bool sane = task.batch[i] >= 0 && task.batch[i] < task.x->dims[0];
         for (int64_t k = 0; k < 4; k++) {
@@ -1073,6 +1094,14 @@ static sbit_status sbit__roialign_run_any(const sbit_op_call *call, sbit_error *
                                 (long long)i);
         }
     }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__roialign_run_any(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__roi_task task;
+    sbit__roi_task_of(call, &task);
+    SBIT__TRY(sbit__roialign_read(call, call->row->since_version, &task, error));
     if (task.height > 0 && task.width > 0) {
         sbit__parallel_range(call->ctx, task.rois_count * task.channels, 1, sbit__roialign_regions,
                              &task);
@@ -1085,6 +1114,99 @@ static sbit_status sbit__roialign_run_any(const sbit_op_call *call, sbit_error *
 static sbit_status sbit__roialign_run(const sbit_op_call *call, sbit_error *error)
 {
     return sbit__op_in_float(call, sbit__roialign_run_any, sbit__roialign_run_any, error);
+}
+
+/* RoiAlignGrad(x, rois, batch, dy) {version} -> dx; a channel is one thread's. Where the largest
+ * counts, it gets all. */
+typedef struct sbit__roi_back {
+    sbit__roi_task task;
+    const sbit_tensor *dy;
+    sbit_tensor *dx;
+} sbit__roi_back;
+
+static sbit_status sbit__roialign_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 4, 4, error));
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+/* One element of dy: `cells` begin at `from`. */
+static void sbit__roialign_back(const sbit__roi_back *back, const sbit__roi_box *box, int64_t from,
+                                int64_t oy, int64_t ox, double dy)
+{
+    const sbit__roi_task *task = &back->task;
+    const int64_t count = box->grid_h * box->grid_w;
+    double best = 0.0, best_weight = 0.0;
+    int64_t best_at = -1;
+    for (int64_t g = 0; box->grid_w > 0 && g < count; g++) {
+        const double y =
+            sbit__roialign_place(task, box->y, oy, box->bin_h, g / box->grid_w, box->grid_h);
+        const double x =
+            sbit__roialign_place(task, box->x, ox, box->bin_w, g % box->grid_w, box->grid_w);
+        int64_t cells[4];
+        double weights[4];
+        if (!sbit__roialign_corners(task, y, x, cells, weights)) {
+            best_at = task->use_max && (g == 0 || best < 0.0) ? -1 : best_at;
+            best = g == 0 || best < 0.0 ? 0.0 : best;
+            continue;
+        }
+        for (int k = 0; k < 4; k++) {
+            const int64_t at = from + cells[k];
+            const double v = weights[k] * sbit__real_at(task->wide, task->x->data, at);
+            if (!task->use_max) {
+                sbit__tensor_set_f64(back->dx, at,
+                                     sbit__tensor_f64_at(back->dx, at) +
+                                         dy * weights[k] / (double)(count > 1 ? count : 1));
+            } else if ((g == 0 && k == 0) || v > best) {
+                best = v;
+                best_weight = weights[k];
+                best_at = at;
+            }
+        }
+    }
+    if (best_at >= 0) {
+        sbit__tensor_set_f64(back->dx, best_at,
+                             sbit__tensor_f64_at(back->dx, best_at) + dy * best_weight);
+    }
+}
+
+static void sbit__roialign_back_channels(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__roi_back *back = (const sbit__roi_back *)user;
+    const sbit__roi_task *task = &back->task;
+    const int64_t size = task->height * task->width, out_size = task->out_h * task->out_w;
+    (void)worker;
+    for (int64_t c = begin; c < end; c++) {
+        for (int64_t region = 0; region < task->rois_count; region++) {
+            const sbit__roi_box box = sbit__roialign_box(task, region);
+            const int64_t from = (task->batch[region] * task->channels + c) * size;
+            for (int64_t o = 0; o < out_size; o++) {
+                const int64_t at = (region * task->channels + c) * out_size + o;
+                sbit__roialign_back(back, &box, from, o / task->out_w, o % task->out_w,
+                                    sbit__tensor_f64_at(back->dy, at));
+            }
+        }
+    }
+}
+
+static sbit_status sbit__roialign_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__roi_back back;
+    memset(&back, 0, sizeof back);
+    back.dy = call->in[3];
+    back.dx = call->out[0];
+    sbit__roi_task_of(call, &back.task);
+    back.task.rois_count = back.dy->dims[0];
+    back.task.out_h = back.dy->dims[2];
+    back.task.out_w = back.dy->dims[3];
+    SBIT__TRY(
+        sbit__roialign_read(call, sbit_node_int(call->node, "version", 16), &back.task, error));
+    sbit__elem_zero(back.dx->dtype, back.dx->data, 0, sbit_tensor_count(back.dx));
+    if (back.task.height > 0 && back.task.width > 0) {
+        sbit__parallel_range(call->ctx, back.task.channels, 1, sbit__roialign_back_channels, &back);
+    }
+    return SBIT_OK;
 }
 
 /* ---- rows */
@@ -1163,11 +1285,13 @@ static const sbit_op_row sbit__pooling_rows[] = {
     SBIT__ROI_ROW("MaxRoiPool", 22, SBIT_T_FLOATS, sbit__roipool_infer, sbit__op_prepare_f32,
                   sbit__roipool_run, NULL),
     SBIT__ROI_ROW("RoiAlign", 10, SBIT__T_FLOATS1, sbit__roialign_infer, sbit__op_prepare_f32,
-                  sbit__roialign_run, NULL),
+                  sbit__roialign_run, sbit__grad_roi_align),
     SBIT__ROI_ROW("RoiAlign", 16, SBIT__T_FLOATS1, sbit__roialign_infer, sbit__op_prepare_f32,
-                  sbit__roialign_run, NULL),
+                  sbit__roialign_run, sbit__grad_roi_align),
     SBIT__ROI_ROW("RoiAlign", 22, SBIT_T_FLOATS, sbit__roialign_infer, sbit__op_prepare_f32,
-                  sbit__roialign_run, NULL),
+                  sbit__roialign_run, sbit__grad_roi_align),
+    {SBIT__GRAD_DOMAIN, "RoiAlignGrad", 1, SBIT__T_GRAD, 0, 0, sbit__roialign_grad_infer, NULL,
+     sbit__roialign_grad_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__POOLING_MAX_OF
