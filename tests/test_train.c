@@ -1369,6 +1369,91 @@ TEST(bits_are_annealed)
     sbit_ctx_destroy(ctx);
 }
 
+/* Ranges that follow the batches come near to what calibration with more samples gives, stop with
+ * the statistics, and go through a checkpoint. */
+TEST(ranges_follow_the_batches)
+{
+    static const char text[] =
+        "PLACEMENT: sparsebit\nSCHEDULE: {FUSE_BN: true}\nW: {QSCHEME: per-channel-symmetric, "
+        "QUANTIZER: {BIT: 8}}\nA: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 4}}\n";
+    const char *path = SBIT_TEST_TMP "/ranges.checkpoint";
+    sbit_ctx *ctx = train_ctx();
+    sbit_graph *graph = small_network(ctx, 3);
+    small_data *d = (small_data *)malloc(sizeof *d);
+    sbit_qconfig *config = NULL;
+    sbit_quant *quant[4] = {NULL, NULL, NULL, NULL}; /* all samples, small ones, the same twice */
+    sbit_trainer *t[4] = {NULL, NULL, NULL, NULL};
+    float *little = (float *)malloc(sizeof d->x);
+    double loss[4] = {0}, first = 0.0;
+    sbit_feed_desc few;
+    sbit_feed feed;
+    sbit_train_desc desc;
+    sbit_train_report report;
+    sbit_batch batch;
+    sbit_error error;
+    small_data_make(ctx, d);
+    memset(&few, 0, sizeof few);
+    memset(&batch, 0, sizeof batch);
+    memset(&desc, 0, sizeof desc);
+    for (size_t i = 0; i < sizeof d->x / sizeof d->x[0]; i++) {
+        little[i] = 0.05f * d->x[i];
+    }
+    sbit_tensor x = d->inputs;
+    x.data = little;
+    few.inputs = &x;
+    few.input_count = 1;
+    CHECK(sbit_feed_of_tensors(ctx, &few, &feed, &error) == SBIT_OK);
+    CHECK(sbit_qconfig_read(ctx, text, strlen(text), &config, &error) == SBIT_OK);
+    batch.inputs = &d->inputs;
+    batch.targets = &d->targets;
+    batch.input_count = batch.target_count = 1;
+    batch.samples = SMALL_COUNT;
+    desc.learning_rate = 1e-9f;
+    desc.fixed_statistics = true;
+    for (int k = 0; k < 4; k++) {
+        desc.observe = k == 0 ? 0.0f : 0.5f;
+        CHECK_MSG(sbit_quant_create(graph, config, &quant[k], &error) == SBIT_OK &&
+                      sbit_quant_calibrate(quant[k], k == 0 ? &d->feed : &feed, &error) ==
+                          SBIT_OK &&
+                      sbit_quant_calc_qparams(quant[k], false, false, false, &error) == SBIT_OK &&
+                      sbit_trainer_create_qat(quant[k], &desc, &t[k], &error) == SBIT_OK,
+                  "%s", error.message);
+    }
+    CHECK(sbit_trainer_step(t[0], &batch, &report, &error) == SBIT_OK);
+    loss[0] = report.loss;
+    for (int step = 0; step < 24; step++) {
+        CHECK(sbit_trainer_step(t[1], &batch, &report, &error) == SBIT_OK);
+        first = step == 0 ? report.loss : first;
+        if (step == 3) {
+            CHECK(sbit_trainer_save(t[1], path, &error) == SBIT_OK);
+            CHECK(sbit_trainer_load(t[2], path, &error) == SBIT_OK);
+        }
+        if (step > 3) {
+            loss[1] = report.loss;
+            CHECK(sbit_trainer_step(t[2], &batch, &report, &error) == SBIT_OK);
+            CHECK(report.loss == loss[1]);
+        }
+    }
+    CHECK_MSG(fabs(loss[1] - loss[0]) < 0.02 * fabs(first - loss[0]), "%g at first, %g, wanted %g",
+              first, loss[1], loss[0]);
+    sbit_trainer_freeze_statistics(t[3], true);
+    for (int step = 0; step < 3; step++) {
+        CHECK(sbit_trainer_step(t[3], &batch, &report, &error) == SBIT_OK);
+        CHECK_NEAR(report.loss, first, 1e-6);
+    }
+    for (int k = 0; k < 4; k++) {
+        sbit_trainer_destroy(t[k]);
+        sbit_quant_destroy(quant[k]);
+    }
+    sbit_feed_close(&feed);
+    free(little);
+    sbit_qconfig_destroy(config);
+    sbit_graph_destroy(graph);
+    sbit_feed_close(&d->feed);
+    free(d);
+    sbit_ctx_destroy(ctx);
+}
+
 /* Dropout drops other elements in each step, the same ones in each run of the same step. */
 TEST(dropout_is_counted)
 {

@@ -5,8 +5,9 @@
  * count of parameters and of statistics (uint64); then for each parameter: name length, name,
  * element count, optimizer state bytes, flags (uint64), elements (float32), state, mask (bytes; if
  * it has one), average (if it has one); for each statistic: name length, name, element count,
- * elements; of the best epoch and of the mark (if they exist): score (double), epoch, epochs
- * since, elements of all parameters and statistics. Parameters are matched by name, in order.
+ * elements; how many ranges follow the batches (uint64), they (float32); of the best epoch and of
+ * the mark (if they exist): score (double), epoch, epochs since, elements of all parameters and
+ * statistics, ranges. Parameters are matched by name, in order.
  */
 #include "train_private.h"
 
@@ -61,7 +62,8 @@ static sbit_status sbit__checkpoint_write_snapshot(const sbit_trainer *t,
     for (size_t i = 0; i < t->param_count + t->statistic_count; i++) {
         SBIT__TRY(sbit__writer_put(w, best->data[i], sbit__checkpoint_best_bytes(t, i), error));
     }
-    return SBIT_OK;
+    return sbit__writer_put(w, best->data[t->param_count + t->statistic_count],
+                            t->range_count * sizeof(float), error);
 }
 
 static sbit_status sbit__checkpoint_write(const sbit_trainer *t, sbit__writer *w, sbit_error *error)
@@ -99,6 +101,8 @@ static sbit_status sbit__checkpoint_write(const sbit_trainer *t, sbit__writer *w
         SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)sbit_tensor_count(tensor), error));
         SBIT__TRY(sbit__writer_put(w, tensor->data, sbit_tensor_bytes(tensor), error));
     }
+    SBIT__TRY(sbit__checkpoint_put_u64(w, t->range_count, error));
+    SBIT__TRY(sbit__writer_put(w, t->ranges, t->range_count * sizeof(float), error));
     SBIT__TRY(sbit__checkpoint_write_snapshot(t, &t->best, w, error));
     return sbit__checkpoint_write_snapshot(t, &t->mark, w, error);
 }
@@ -215,6 +219,11 @@ static sbit_status sbit__checkpoint_read_snapshot(sbit_trainer *t, sbit__train_s
             memcpy(best->data[i], data, bytes);
         }
     }
+    const void *ranges = sbit__checkpoint_take(c, t->range_count * sizeof(float));
+    if (apply && ranges != NULL && t->range_count > 0) {
+        memcpy(best->data[t->param_count + t->statistic_count], ranges,
+               t->range_count * sizeof(float));
+    }
     return SBIT_OK;
 }
 
@@ -262,6 +271,15 @@ static sbit_status sbit__checkpoint_read(sbit_trainer *t, sbit__checkpoint *c, b
             sbit_tensor_free(t->ctx, &copy);
             SBIT__TRY(status);
         }
+    }
+    if (sbit__checkpoint_u64(c) != t->range_count) {
+        return sbit__fail(error, SBIT_ERR_PARSE, NULL,
+                          "the checkpoint has another number of ranges that follow the batches");
+    }
+    const void *ranges = sbit__checkpoint_take(c, t->range_count * sizeof(float));
+    if (apply && ranges != NULL && t->range_count > 0) {
+        memcpy(t->ranges, ranges, t->range_count * sizeof(float));
+        SBIT__TRY(sbit__qat_ranges(t, error));
     }
     if ((flags & SBIT__CHECKPOINT_BEST) != 0) {
         SBIT__TRY(sbit__checkpoint_read_snapshot(t, &t->best, c, apply, error));

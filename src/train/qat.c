@@ -21,13 +21,32 @@ typedef struct sbit__qat_site {
     sbit_value_id *inputs;      /* [1 + count] of its node: x, which changes, and the parameters */
     size_t count;
     int32_t bits; /* as configured */
+    float *range; /* [2] in the trainer's ranges, of one that follows the batches; else NULL */
+    float low, high;
+    bool seen; /* low and high are of the last run */
 } sbit__qat_site;
 
 /* >>the node */
 
+static void sbit__qat_see(sbit__qat_site *q, const sbit_op_call *call)
+{
+    const int64_t count = sbit_tensor_count(call->in[0]);
+    float low, high;
+    bool finite = false;
+    if (q->range != NULL && count > 0) {
+        call->kernels->f32_minmax(count, (const float *)call->in[0]->data, &low, &high, &finite);
+    }
+    if (finite) {
+        q->low = q->seen && q->low < low ? q->low : low;
+        q->high = q->seen && q->high > high ? q->high : high;
+        q->seen = true;
+    }
+}
+
 static sbit_status sbit__qat_forward(void *user, const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__qat_site *q = (const sbit__qat_site *)user;
+    sbit__qat_site *q = (sbit__qat_site *)user;
+    sbit__qat_see(q, call);
     const sbit_quantizer_call quantizer = sbit__site_quantizer(q->quant, q->site);
     const sbit_observation x =
         sbit__site_observation(q->site, call->in[0], (const float *)call->in[0]->data);
@@ -307,6 +326,67 @@ SBIT__FN sbit_status sbit__qat_publish(sbit_trainer *t, sbit_error *error)
     return SBIT_OK;
 }
 
+static sbit_status sbit__qat_range_scale(const sbit__qat_site *q, sbit_error *error)
+{
+    const sbit_quantizer_call call = sbit__site_quantizer(q->quant, q->site);
+    return sbit_grid_scale(call.grid, call.name, q->range[0] < 0.0f ? q->range[0] : 0.0f,
+                           q->range[1] > 0.0f ? q->range[1] : 0.0f, call.scale, call.zero_point,
+                           error);
+}
+
+SBIT__FN sbit_status sbit__qat_ranges(sbit_trainer *t, sbit_error *error)
+{
+    for (size_t i = 0; i < t->quant_site_count; i++) {
+        const sbit__qat_site *q = (const sbit__qat_site *)t->quant_sites[i];
+        if (q->range != NULL) {
+            SBIT__TRY(sbit__qat_range_scale(q, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__qat_observe(sbit_trainer *t, bool take, sbit_error *error)
+{
+    for (size_t i = 0; i < t->quant_site_count; i++) {
+        sbit__qat_site *q = (sbit__qat_site *)t->quant_sites[i];
+        if (take && q->seen && t->fixed == 0.0f) {
+            q->range[0] = t->observe * q->range[0] + (1.0f - t->observe) * q->low;
+            q->range[1] = t->observe * q->range[1] + (1.0f - t->observe) * q->high;
+            SBIT__TRY(sbit__qat_range_scale(q, error));
+        }
+        q->seen = false;
+    }
+    return SBIT_OK;
+}
+
+/* The ranges begin with those that the scales cover. */
+static sbit_status sbit__qat_follow(sbit_trainer *t, sbit_error *error)
+{
+    if (!(t->observe > 0.0f)) {
+        return SBIT_OK;
+    }
+    t->ranges = (float *)sbit__arena_array(&t->arena, 2 * t->quant_site_count + 1, sizeof(float));
+    if (t->ranges == NULL) {
+        return sbit__fail_oom(error, t->quant_site_count * sizeof(float));
+    }
+    for (size_t i = 0; i < t->quant_site_count; i++) {
+        sbit__qat_site *q = (sbit__qat_site *)t->quant_sites[i];
+        const sbit_grid *grid = &q->site->settings.grid;
+        const sbit_quantizer_call call = sbit__site_quantizer(q->quant, q->site);
+        if (q->site->target != SBIT_TARGET_ACTIVATION || grid->parts.count != 1 ||
+            q->row != sbit__quantizer_uniform() || q->site->fixed_range ||
+            q->site->change.scale != NULL) {
+            continue;
+        }
+        const float half = ((float)grid->qmax - (float)grid->qmin) / 2.0f;
+        q->range = t->ranges + t->range_count;
+        q->range[0] = *call.scale * (grid->symmetric ? -half : (float)(grid->qmin - *call.zero_point));
+        q->range[1] = *call.scale * (grid->symmetric ? half : (float)(grid->qmax - *call.zero_point));
+        t->range_count += 2;
+    }
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_error *error)
 {
     sbit__qat_site **known =
@@ -350,7 +430,7 @@ SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_e
     t->quant = quant;
     t->quant_sites = (void **)(void *)known;
     t->quant_site_count = count;
-    return SBIT_OK;
+    return sbit__qat_follow(t, error);
 }
 
 /* Adds 2 dampening (w - q(w)) where w lies inside of its grid: there it is at most half a step from

@@ -70,6 +70,10 @@ typedef struct sbit_train_desc {
     /* QAT: adds dampening * sum (w - quantized w)^2, over weights inside of their grid, to the loss
      * (Nagel et al. 2022): weights settle instead of swinging between two integers */
     float dampening;
+    /* QAT: the ranges of activations whose quantizer is `uniform`, with one scale, follow the
+     * batches: range = observe * range + (1 - observe) * the batch's, after each step, as long as
+     * statistics are not frozen. 0: they stay as calibrated */
+    float observe;
 } sbit_train_desc;
 
 /* What a step reports. */

@@ -48,7 +48,7 @@ struct sbit_trainer {
     const sbit_optimizer_row *optimizer;
     sbit_options loss_options, optimizer_options;
     double rate, factor; /* what the caller set; what a schedule makes of it */
-    float decay, clip_norm, clip_value, ema, slim, dampening;
+    float decay, clip_norm, clip_value, ema, slim, dampening, observe;
     sbit__train_param *params;
     size_t param_count;
     sbit_statistic *statistics;
@@ -72,6 +72,8 @@ struct sbit_trainer {
     void **quant_sites; /* see qat.c */
     size_t quant_site_count;
     float *effective; /* room for the largest weight with a site */
+    float *ranges; /* [range_count] that follow the batches: lowest, highest, the next site's ... */
+    size_t range_count;
     int32_t bits, bits_now; /* wanted, and at present: of quantizers with fewer; 0: their own */
 };
 
@@ -95,6 +97,10 @@ SBIT__FN sbit_status sbit__qat_dampen(sbit_trainer *t, sbit_error *error);
 SBIT__FN const sbit_tensor *sbit__train_statistic(const sbit_trainer *t, size_t i);
 /* Grids of at least so many bits, 0: their own; what is learned goes along. */
 SBIT__FN void sbit__qat_widen(sbit_trainer *t, int32_t bits);
+/* What was seen of the ranges that follow the batches: goes into them (take), is forgotten. */
+SBIT__FN sbit_status sbit__qat_observe(sbit_trainer *t, bool take, sbit_error *error);
+/* Scales of those ranges, after they were changed. */
+SBIT__FN sbit_status sbit__qat_ranges(sbit_trainer *t, sbit_error *error);
 /* Before a run: scales and zero points as they are now. */
 SBIT__FN sbit_status sbit__qat_publish(sbit_trainer *t, sbit_error *error);
 /* The memory of a quantizer's parameter; NULL: the value is none. */

@@ -508,6 +508,7 @@ SBIT__FN sbit_status sbit__trainer_make(const sbit_graph *graph, sbit_quant *qua
     t->ema = desc->ema;
     t->slim = desc->slim;
     t->dampening = desc->dampening;
+    t->observe = desc->observe;
     const sbit_status status = sbit__train_build(t, graph, quant, desc, error);
     if (status != SBIT_OK) {
         sbit_trainer_destroy(t);
@@ -707,6 +708,8 @@ static sbit_status sbit__train_backward(sbit_trainer *t, const sbit_batch *batch
     t->draw = add ? t->draw + 1 : (t->report.step + 1) << 16;
     if (add) {
         SBIT__TRY(sbit__train_gather(t, error));
+    } else {
+        SBIT__TRY(sbit__qat_observe(t, false, error));
     }
     SBIT__TRY(sbit__train_feed(t, t->session, batch, error));
     SBIT__TRY(sbit__qat_publish(t, error));
@@ -833,6 +836,7 @@ SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_
                               trainer->optimizer->head.name, p->name);
         }
     }
+    SBIT__TRY(sbit__qat_observe(trainer, true, error));
     trainer->report.step++;
     if (report != NULL) {
         *report = trainer->report;
@@ -1000,6 +1004,15 @@ SBIT__FN sbit_status sbit__train_take(sbit_trainer *t, sbit__train_snapshot *s, 
         }
         memcpy(data[i], from->data, bytes);
     }
+    if (t->range_count > 0 && data[count] == NULL) {
+        data[count] = sbit__arena_alloc(&t->arena, t->range_count * sizeof(float));
+    }
+    if (t->range_count > 0 && data[count] == NULL) {
+        return sbit__fail_oom(error, t->range_count * sizeof(float));
+    }
+    if (t->range_count > 0) {
+        memcpy(data[count], t->ranges, t->range_count * sizeof(float));
+    }
     s->data = data;
     return SBIT_OK;
 }
@@ -1023,7 +1036,11 @@ SBIT__FN sbit_status sbit__train_give_back(sbit_trainer *t, const sbit__train_sn
             t->session, sbit_graph_value(t->graph, t->statistics[i].value)->name, &tensor, error));
     }
     t->ready = false;
-    return SBIT_OK;
+    if (t->range_count > 0) {
+        memcpy(t->ranges, s->data[t->param_count + t->statistic_count],
+               t->range_count * sizeof(float));
+    }
+    return sbit__qat_ranges(t, error);
 }
 
 SPARSEBIT_API sbit_status sbit_trainer_mark(sbit_trainer *trainer, sbit_error *error)

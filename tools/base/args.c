@@ -203,6 +203,8 @@ static const cli_option cli_options[] = {
      "pull quantized weights to the middle of their step, such as 0.001"},
     {"--freeze", NULL, "GLOB", CLI_MANY, CLI_AT(freeze), 0, 0, NULL,
      "do not train the weights whose names match"},
+    {"--observe", NULL, "X", CLI_NUMBERS, CLI_AT(observe), 0, 0, NULL,
+     "ranges of uniform activations follow the batches: X of the old range stays in a step, such as 0.99"},
     {"--anneal", NULL, "BITS", CLI_INT, CLI_AT(anneal), 2, 16, NULL,
      "quantizers of fewer bits begin with so many and lose one after the other, until half of the steps"},
     {"--freeze-statistics", NULL, "N", CLI_INT, CLI_AT(freeze_statistics), 1, CLI_BIG, NULL,

@@ -39,7 +39,7 @@ typedef struct cli_args {
     int64_t limit, from, batch, threads, calib, seed, iters, epochs, warmup, shift, cutout;
     int64_t anneal, freeze_statistics, patience, micro, checkpoint;
     const char *sconfig;
-    cli_numbers ema, mixup, smoothing, clip, slim, dampening;
+    cli_numbers ema, mixup, smoothing, clip, slim, dampening, observe;
     cli_list set, skip, only, input, shape, freeze;
     /* preprocessing: x = (byte * scale - mean) / std */
     cli_numbers scale, mean, std, lr, decay, momentum, distill;

@@ -186,6 +186,7 @@ static int cli_train_trainer(cli_training *t)
     desc.ema = (float)cli_one(&args->ema, 0.0);
     desc.slim = (float)cli_one(&args->slim, 0.0);
     desc.dampening = (float)cli_one(&args->dampening, 0.0);
+    desc.observe = (float)cli_one(&args->observe, 0.0);
     desc.checkpoint = args->checkpoint;
     snprintf(smoothing, sizeof smoothing, "SMOOTHING: %g", cli_one(&args->smoothing, 0.0));
     desc.loss_options = smoothing;
