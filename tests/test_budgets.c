@@ -271,3 +271,83 @@ TEST(a_budget_of_time_is_true_on_a_machine_of_steps)
         build_end(&b);
     }
 }
+
+/* Mean of -log of the softmax at the label. */
+static double loss_of(build *b, sbit_graph *graph, const sbit_tensor *x, const int64_t *labels)
+{
+    sbit_session *session = NULL;
+    double loss = 0.0;
+    build_do(b, sbit_session_create(graph, NULL, &session, &b->error), "session");
+    if (!b->failed && build_do(b, sbit_session_set_input_at(session, 0, x, &b->error), "input") &&
+        build_do(b, sbit_session_run(session, &b->error), "run")) {
+        const float *y = (const float *)sbit_session_output(session, 0)->tensor.data;
+        for (int64_t i = 0; i < x->dims[0]; i++) {
+            const double other = (double)y[2 * i + 1 - labels[i]] - (double)y[2 * i + labels[i]];
+            loss += log(1.0 + exp(other)) / (double)x->dims[0];
+        }
+    }
+    sbit_session_destroy(session);
+    return loss;
+}
+
+/* Candidates are trained before they are scored, and what is left at the end is what was trained: it
+ * meets the budget, what went is 0 and goes, and it knows the labels better than without. */
+TEST(netadapt_trains_its_candidates)
+{
+    static float data[96];
+    static int64_t labels[48];
+    double loss[3];
+    sbit_rng rng = sbit_rng_seed(9);
+    for (int i = 0; i < 48; i++) {
+        data[2 * i] = sbit_rng_normal(&rng);
+        data[2 * i + 1] = sbit_rng_normal(&rng);
+        labels[i] = data[2 * i] * data[2 * i + 1] > 0.0f ? 1 : 0;
+    }
+    const sbit_tensor x = build_tensor(SBIT_F32, "48,2", data), t = build_tensor(SBIT_I64, "48", labels);
+    for (int turn = 0; turn < 3; turn++) { /* without, with, the same again */
+        char text[200];
+        build b;
+        sbit_sconfig *config = NULL;
+        sbit_sparse *sparse = NULL;
+        sbit_graph *out = NULL;
+        sbit_sparse_budget budget;
+        sbit_feed feed;
+        sbit_feed_desc desc;
+        memset(&desc, 0, sizeof desc);
+        memset(&budget, 0, sizeof budget);
+        desc.inputs = &x;
+        desc.targets = &t;
+        desc.input_count = desc.target_count = 1;
+        build_begin(&b, 18);
+        sbit_value_id y = build_input(&b, "x", SBIT_F32, "N,2");
+        y = build_unary(&b, "Relu", "r1", build_binary(&b, "MatMul", "aa", y, build_weights(&b, "w1", "2,12", 1)));
+        y = build_unary(&b, "Relu", "r2", build_binary(&b, "MatMul", "bb", y, build_weights(&b, "w2", "12,12", 2)));
+        build_output(&b, build_binary(&b, "MatMul", "zz", y, build_weights(&b, "w3", "12,2", 3)));
+        snprintf(text, sizeof text,
+                 "SPARSER: {TYPE: structured, STRATEGY: l1norm, SEARCH: netadapt, NETADAPT.STEP: 0.2, "
+                 "NETADAPT.STEPS: %d, NETADAPT.RATE: 0.1}\n",
+                 turn > 0 ? 12 : 0);
+        build_do(&b, sbit_sconfig_read(b.ctx, text, strlen(text), &config, &b.error), text);
+        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+        if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+            budget.params = 0.5; /* of 24 + 144 + 24 */
+            if (turn > 0) {
+                CHECK_STATUS(sbit_sparse_fit(sparse, &budget, &feed, &b.error), SBIT_ERR_STATE, b.error);
+            }
+            budget.tune = sbit_trainer_tune;
+            CHECK_OK(sbit_sparse_fit(sparse, &budget, &feed, &b.error), b.error);
+            const int64_t aa = kept_of(sparse, 0), bb = kept_of(sparse, 1);
+            CHECK_MSG(2 * aa + aa * bb + 2 * bb <= 96, "%d and %d", (int)aa, (int)bb);
+            if (CHECK_OK(sbit_sparse_shrink(sparse, &feed, &out, &b.error), b.error)) {
+                loss[turn] = loss_of(&b, out, &x, labels);
+            }
+        }
+        sbit_graph_destroy(out);
+        sbit_feed_close(&feed);
+        sbit_sconfig_destroy(config);
+        sbit_sparse_destroy(sparse);
+        build_end(&b);
+    }
+    CHECK_MSG(loss[1] < 0.8 * loss[0] && loss[2] <= loss[1] && loss[2] >= loss[1],
+              "%g without training, with it %g and %g", loss[0], loss[1], loss[2]);
+}

@@ -209,10 +209,11 @@ TEST(half_of_the_channels_is_what_is_told)
 
 /* Two channels r and 2 r (r = Relu(x)), times 10 and 100: without the first 2 w r is nearest to 210 r.
  * What is left of the mean goes into the mean of the BatchNormalization behind, as into a bias, and its
- * variance is not taken anew: `both` gives what `ridge` gives. */
+ * variance is not taken anew; nor is anything in front of what was cut: `both` gives what `ridge` does. */
 TEST(means_behind_a_repaired_layer_are_its_bias)
 {
     const float first[] = {1, 2}, second[] = {10, 100}, data[] = {1, -2, 0.5f, 3, 4, -1, 2, 2};
+    const float unit[] = {1, 1}, zero[] = {0, 0}, nearly[] = {1.0f - 1e-5f, 1.0f - 1e-5f};
     const float gamma = 1.0f, beta = 0.0f, mean = 7.0f, var = 4.0f;
     const sbit_tensor x = build_tensor(SBIT_F32, "2,1,2,2", data);
     for (int turn = 0; turn < 2; turn++) {
@@ -229,7 +230,12 @@ TEST(means_behind_a_repaired_layer_are_its_bias)
         build_begin(&b, 18);
         in[0] = build_input(&b, "x", SBIT_F32, "N,1,2,2");
         in[1] = build_constant(&b, "w1", SBIT_F32, "2,1,1,1", first);
-        in[0] = build_unary(&b, "Relu", "relu", build_node(&b, "Conv", "first", in, 2, NULL, 0));
+        in[0] = build_node(&b, "Conv", "first", in, 2, NULL, 0);
+        in[1] = build_constant(&b, "gamma1", SBIT_F32, "2", unit); /* changes nothing */
+        in[2] = build_constant(&b, "beta1", SBIT_F32, "2", zero);
+        in[3] = build_constant(&b, "mean1", SBIT_F32, "2", zero);
+        in[4] = build_constant(&b, "var1", SBIT_F32, "2", nearly);
+        in[0] = build_unary(&b, "Relu", "relu", build_node(&b, "BatchNormalization", "bn1", in, 5, NULL, 0));
         in[1] = build_constant(&b, "w2", SBIT_F32, "1,2,1,1", second);
         in[0] = build_node(&b, "Conv", "second", in, 2, NULL, 0);
         in[1] = build_constant(&b, "gamma", SBIT_F32, "1", &gamma);

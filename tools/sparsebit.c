@@ -105,6 +105,7 @@ static const cli_command cli_commands[] = {
      "sparsebit prune model.onnx --ratio 0.5 -o small.onnx\n"
      "sparsebit prune model.onnx -c sconfig.yaml --macs 0.5x -o small.onnx\n"
      "sparsebit prune model.onnx --latency 0.6x --latency-table times.json -o small.onnx\n"
+     "sparsebit prune model.onnx --macs 0.5x --search netadapt --set SPARSER.NETADAPT.STEPS=20 --data cifar10:train.bin -o small.onnx\n"
      "sparsebit prune model.onnx --ratio 0.5 --explain -o small.onnx\n"
      "sparsebit prune model.onnx --set SPARSER.TYPE=unstructured --ratio 0.8 --mask-only -o "
      "sparse.onnx",

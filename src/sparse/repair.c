@@ -6,7 +6,7 @@
  *             min |W x - y|^2 + d |W - W_before|^2, the normal equations in float64.
  *             A layer without a bias has the mean of the BatchNormalization behind it for one.
  * batch_norm  mean and variance of every BatchNormalization anew (sbit_reestimate_bn), last; not of
- *             those right behind a layer that ridge repaired.
+ *             those right behind a layer that ridge repaired, or in front of all that was cut.
  *
  * Both work on the masked graph, before anything is cut: columns that go are simply not among the
  * unknowns. What is cut then is compared with the repaired masked graph.
@@ -471,6 +471,9 @@ static sbit_status sbit__repair_layers(sbit__repair *r, int64_t *count, sbit_err
             SBIT__TRY(sbit__repair_layer(r, &ridge, error));
             sparse->marks[ridge.layer.node->outputs[0].idx] = true;
             (*count)++;
+        } else if (!behind) { /* computes what it did */
+            const sbit_node_id id = sparse->labeler.members[sparse->layers[i].member].node;
+            sparse->marks[sbit_graph_node(sparse->graph, id)->outputs[0].idx] = true;
         }
         SBIT__TRY(sbit__progress(sparse->ctx, "repair", (int64_t)i + 1,
                                  (int64_t)sparse->layer_count, error));

@@ -87,18 +87,62 @@ static sbit_status sbit__search_score(sbit_search *search, double *out, sbit_err
 {
     sbit_sparse *sparse = search->sparse;
     const sbit_sparse_budget *budget = search->budget;
-    sbit_graph *now = NULL;
     double sqnr = 0.0;
-    SBIT__TRY(sbit_sparse_masked(sparse, &now, error));
-    const sbit_status status =
-        budget->measure != NULL
-            ? budget->measure(now, budget->user, out, error)
-            : sbit__repair_compare(sparse, search->feed, search->before, now, &sqnr, error);
-    if (status == SBIT_OK && budget->measure == NULL) {
-        *out = -pow(10.0, -0.1 * sqnr);
+    sbit_graph_destroy(search->tuned);
+    search->tuned = NULL;
+    SBIT__TRY(sbit_sparse_masked(sparse, &search->tuned, error));
+    if (search->tuning.steps > 0) {
+        search->tuning.graph = search->tuned;
+        SBIT__TRY(budget->tune(&search->tuning, error));
     }
-    sbit_graph_destroy(now);
-    return status;
+    if (budget->measure != NULL) {
+        return budget->measure(search->tuned, budget->user, out, error);
+    }
+    SBIT__TRY(
+        sbit__repair_compare(sparse, search->feed, search->before, search->tuned, &sqnr, error));
+    *out = -pow(10.0, -0.1 * sqnr);
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__search_tunes(sbit_search *search, int64_t steps, int64_t batch,
+                                        double rate, sbit_error *error)
+{
+    if (steps > 0 && (search->budget->tune == NULL || search->feed == NULL)) {
+        return sbit__fail(error, SBIT_ERR_STATE, search->row->head.name,
+                          "SEARCH %s is to train between its steps: give it data with labels, and "
+                          "sbit_sparse_budget.tune",
+                          search->row->head.name);
+    }
+    search->tuning.sparse = search->sparse;
+    search->tuning.feed = search->feed;
+    search->tuning.loss = sbit_options_string(&search->sparse->options, "LOSS");
+    search->tuning.steps = steps;
+    search->tuning.batch = batch;
+    search->tuning.rate = rate;
+    return SBIT_OK;
+}
+
+SBIT__FN void sbit__search_keep(sbit_search *search)
+{
+    sbit_graph_destroy(search->best);
+    search->best = search->tuned;
+    search->tuned = NULL;
+}
+
+SBIT__FN sbit_status sbit__search_adopt(sbit_search *search, sbit_error *error)
+{
+    sbit_sparse *sparse = search->sparse;
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
+        sbit_value_id id;
+        id.idx = v;
+        const sbit_value_info *old = sbit_graph_value(sparse->graph, id);
+        const sbit_value_info *now = old != NULL ? sbit_graph_value(search->best, id) : NULL;
+        if (now != NULL && old->is_constant && now->is_constant && old->constant.dtype == SBIT_F32 &&
+            memcmp(old->constant.data, now->constant.data, sbit_tensor_bytes(&old->constant)) != 0) {
+            SBIT__TRY(sbit_sparse_set_weight(sparse, old->name, &now->constant, error));
+        }
+    }
+    return sbit__layers_score(sparse, search->feed, error);
 }
 
 SPARSEBIT_API sbit_status sbit_search_try(sbit_search *search, const double *ratios, bool scored,
@@ -224,6 +268,8 @@ SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse
     }
     sparse->trying = false;
     sbit__groups_limit(sparse);
+    sbit_graph_destroy(search.tuned);
+    sbit_graph_destroy(search.best);
     sbit_graph_destroy(search.before);
     sbit__arena_deinit(&search.arena);
     return status;

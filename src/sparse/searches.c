@@ -4,7 +4,8 @@
  *     sensitivity  of each unit the largest ratio that, alone, scores at least t; t by halving
  *     greedy       step by step where the least is lost for what is saved, both measured alone
  *     netadapt     in steps of the budget: every unit alone is taken as far as the step wants, the one
- *                  that scores best keeps it (Yang et al. 2018, without finetuning between steps)
+ *                  that scores best keeps it (Yang et al. 2018); with NETADAPT.STEPS each is trained
+ *                  for a while before it is scored, and the best one's weights are kept
  *     annealing    ratios move at random along the budget; what scores worse is taken less and less
  *                  often (simulated annealing)
  */
@@ -192,6 +193,11 @@ static sbit_status sbit__search_greedy(sbit_search *search, const sbit_options *
 static const sbit_key sbit__netadapt_keys[] = {
     {"NETADAPT.STEP", SBIT_KEY_FLOAT, "0.05", 0.001, 1.0, NULL,
      "SEARCH netadapt: part of the model that goes in each step"},
+    {"NETADAPT.STEPS", SBIT_KEY_INT, "0", 0, 1e6, NULL,
+     "SEARCH netadapt: training steps of every candidate before it is scored, from data with labels "
+     "(by LOSS); the weights of those that are kept stay"},
+    {"NETADAPT.BATCH", SBIT_KEY_INT, "32", 1, 1e6, NULL, "SEARCH netadapt: samples of such a step"},
+    {"NETADAPT.RATE", SBIT_KEY_FLOAT, "0.001", 0.0, 1e3, NULL, "SEARCH netadapt: their learning rate"},
 };
 
 /* The least ratio of one unit that leaves at most `over`, to NEAR; *found false: none does. */
@@ -231,6 +237,7 @@ static sbit_status sbit__netadapt_step(sbit_search *search, double *ratios, doub
                 best = i;
                 best_score = point.score;
                 best_ratio = ratios[i];
+                sbit__search_keep(search);
             }
         }
         ratios[i] = was;
@@ -239,7 +246,7 @@ static sbit_status sbit__netadapt_step(sbit_search *search, double *ratios, doub
     if (*moved) {
         ratios[best] = best_ratio;
     }
-    return SBIT_OK;
+    return *moved && search->tuning.steps > 0 ? sbit__search_adopt(search, error) : SBIT_OK;
 }
 
 static sbit_status sbit__search_netadapt(sbit_search *search, const sbit_options *options,
@@ -250,6 +257,9 @@ static sbit_status sbit__search_netadapt(sbit_search *search, const sbit_options
     if (shape == NULL) {
         return SBIT_ERR_OUT_OF_MEMORY;
     }
+    SBIT__TRY(sbit__search_tunes(search, sbit_options_int(options, "NETADAPT.STEPS"),
+                                 sbit_options_int(options, "NETADAPT.BATCH"),
+                                 sbit_options_float(options, "NETADAPT.RATE"), error));
     SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
     const double whole = point.over, step = sbit_options_float(options, "NETADAPT.STEP");
     while (point.over > 1.0) {

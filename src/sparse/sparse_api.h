@@ -59,6 +59,15 @@ SPARSEBIT_API sbit_status sbit_sparse_step(sbit_sparse *sparse, int64_t step, in
 /* Ratios that leave at most these shares of the original, as SEARCH of the configuration says
  * (search_api.h), for all but those that were set to 0; then as sbit_sparse_select. Errors: LIMIT,
  * saying what is left at best, STATE if the search needs a feed. */
+/* What trains inside of a search (NETADAPT.STEPS): sbit_trainer_tune, or one's own. */
+typedef struct sbit_sparse_tuning {
+    sbit_graph *graph;         /* masked: float32 weights and statistics are changed in place ... */
+    const sbit_sparse *sparse; /* ... but what these masks prune stays 0 */
+    const sbit_feed *feed;     /* with targets */
+    const char *loss;          /* name of a loss row, on the first output */
+    int64_t steps, batch;      /* of so many samples each */
+    double rate;
+} sbit_sparse_tuning;
 typedef struct sbit_sparse_budget {
     double params, macs, bytes; /* of the weights; 0.5: half; 0: no limit */
     double latency;             /* of one run on this machine ... */
@@ -66,6 +75,8 @@ typedef struct sbit_sparse_budget {
     /* how good a masked model is, more is better; NULL: how near its outputs on the feed are */
     sbit_status (*measure)(sbit_graph *masked, void *user, double *score, sbit_error *error);
     void *user;
+    /* NULL: nothing trains. A search that does leaves its weights in the sparse, for good. */
+    sbit_status (*tune)(const sbit_sparse_tuning *tuning, sbit_error *error);
 } sbit_sparse_budget;
 SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse_budget *budget,
                                           const sbit_feed *feed, sbit_error *error);
@@ -75,8 +86,8 @@ SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse
  * they compute on the feed what they did before anything was pruned (Conv without groups or with,
  * Gemm, MatMul; rows of at most 6,912 weights; SPECIFIC with [REPAIR, none] leaves a layer out);
  * a layer without a bias has the mean of the BatchNormalization behind it for one. batch_norm then
- * takes the statistics of every BatchNormalization anew - but not of those right behind a layer that
- * ridge repaired: what least squares cannot predict they leave out, and a variance that is taken anew
+ * takes the statistics of every BatchNormalization anew - but beside ridge not of those in front of
+ * all that was cut, nor right behind a layer that ridge repaired: what least squares cannot predict they leave out, and a variance that is taken anew
  * would scale the rest up to where it was, noise and all. The next select starts from the original
  * weights. Runs both models up to every layer. out may be NULL; without REPAIR it
  * is all 0. Errors: STATE without a feed. */

@@ -416,6 +416,8 @@ struct sbit_search {
     sbit__alone *units;
     size_t unit_count;
     sbit_graph *before;                          /* unmasked */
+    sbit_sparse_tuning tuning;                   /* steps 0: scores are of weights as they are */
+    sbit_graph *tuned, *best;                    /* what was scored last; what a step keeps */
     double limits[SBIT__BUDGETS];                /* shares; 0: none */
     double whole[SBIT__BUDGETS], left[SBIT__BUDGETS]; /* costs; shares of them, at the last try */
 };
@@ -424,7 +426,15 @@ SBIT__FN const sbit__kind *sbit__kind_search(void);
 /* sparse.c: as sbit_sparse_select, with the scores of before. */
 SBIT__FN sbit_status sbit__sparse_choose(sbit_sparse *sparse, const sbit_feed *feed,
                                          sbit_error *error);
-/* search.c: the graph without what is pruned at present; weights are not masked. */
+/* search.c: from now on what is scored is trained before. */
+SBIT__FN sbit_status sbit__search_tunes(sbit_search *search, int64_t steps, int64_t batch,
+                                        double rate, sbit_error *error);
+/* What was scored last becomes `best`. */
+SBIT__FN void sbit__search_keep(sbit_search *search);
+/* The weights of `best` become those of the sparse: what it prunes is 0 there, so that it stays the
+ * least. Layers are scored anew. */
+SBIT__FN sbit_status sbit__search_adopt(sbit_search *search, sbit_error *error);
+/* the graph without what is pruned at present; weights are not masked. */
 SBIT__FN sbit_status sbit__sparse_left(sbit_sparse *sparse, sbit_graph **out, sbit_error *error);
 /* latency.c: microseconds of a graph, by the table. */
 SBIT__FN sbit_status sbit__latency_of(const sbit_latency *latency, const sbit_sparse *sparse,

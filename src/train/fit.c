@@ -201,6 +201,20 @@ static bool sbit__epochs_grows(const sbit__epochs *fit, int64_t epoch)
            epoch + 1 < fit->epochs;
 }
 
+SBIT__FN sbit_status sbit__train_masks(sbit_trainer *t, const sbit_sparse *sparse, sbit_error *error)
+{
+    for (size_t i = 0; i < sbit_sparse_mask_count(sparse); i++) {
+        sbit_mask mask;
+        SBIT__TRY(sbit_sparse_mask(sparse, i, &mask));
+        for (size_t k = 0; k < t->param_count; k++) {
+            if (sbit__streq(t->params[k].name, mask.name)) {
+                SBIT__TRY(sbit_trainer_set_mask(t, mask.name, mask.keep, error));
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
 /* The weights go to the sparse, its masks to the trainer, if this is a step for that. */
 static sbit_status sbit__epochs_prune(sbit__epochs *fit, int64_t step, sbit_error *error)
 {
@@ -221,15 +235,7 @@ static sbit_status sbit__epochs_prune(sbit__epochs *fit, int64_t step, sbit_erro
         }
     }
     SBIT__TRY(sbit_sparse_step(sparse, step, end, fit->feed, error));
-    for (size_t i = 0; i < sbit_sparse_mask_count(sparse); i++) {
-        sbit_mask mask;
-        SBIT__TRY(sbit_sparse_mask(sparse, i, &mask));
-        for (size_t k = 0; k < t->param_count; k++) {
-            if (sbit__streq(t->params[k].name, mask.name)) {
-                SBIT__TRY(sbit_trainer_set_mask(t, mask.name, mask.keep, error));
-            }
-        }
-    }
+    SBIT__TRY(sbit__train_masks(t, sparse, error));
     if (fit->desc->rewind && step == 0) {
         SBIT__TRY(sbit_trainer_mark(t, error));
     }

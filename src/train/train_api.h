@@ -251,6 +251,10 @@ SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_fee
                                            const sbit_fit_desc *desc, sbit_train_report *report,
                                            sbit_error *error);
 
+/* For sbit_sparse_budget.tune: stochastic gradient descent with a momentum of 0.9 on the first output,
+ * over whole epochs where the feed has fewer samples than the steps want. */
+SPARSEBIT_API sbit_status sbit_trainer_tune(const sbit_sparse_tuning *tuning, sbit_error *error);
+
 /* >>builder: a network in C. After a failure functions do nothing and give none; the status is in
  * the builder, and sbit_builder_output returns it.
  *

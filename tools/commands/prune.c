@@ -182,6 +182,7 @@ static int cli_prune_fit(cli_pruning *p, const sbit_feed *feed)
     if (p->args->latency != NULL) {
         CLI_TRY(cli_prune_times(p, feed, &made));
     }
+    p->budget.tune = sbit_trainer_tune;
     error.status = sbit_sparse_fit(p->sparse, &p->budget, feed, &error);
     if (error.status == SBIT_OK && p->args->latency != NULL) {
         error.status = sbit_latency_now(p->sparse, &p->us_before, &p->us_after, &error);
