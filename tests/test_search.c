@@ -129,6 +129,19 @@ static double search_noise(search *s, const bool *sites)
     return error2 / reference2;
 }
 
+/* The layer whose output is the model's: what it loses is what the outputs lose. */
+static bool search_makes_output(const search *s, const char *layer)
+{
+    const sbit_graph *graph = s->quant->graph;
+    const sbit_node_id made = sbit_graph_value(graph, sbit_graph_output(graph, 0))->producer;
+    for (size_t i = 0; i < s->quant->site_count; i++) {
+        if (strcmp(s->quant->sites[i].layer_name, layer) == 0) {
+            return s->quant->sites[i].layer.idx == made.idx;
+        }
+    }
+    return false;
+}
+
 TEST(analysis_is_what_each_layer_does_alone)
 {
     search s;
@@ -148,6 +161,18 @@ TEST(analysis_is_what_each_layer_does_alone)
         CHECK(l == 0 || found[l].noise <= found[l - 1].noise);
         CHECK(found[l].agreement >= 0.0 && found[l].agreement <= 1.0);
     }
+    int first = 0, last = 0;
+    for (size_t l = 0; l < count && !s.b.failed; l++) {
+        const bool ends = search_makes_output(&s, found[l].layer);
+        const double own = found[l].own.error2 / found[l].own.reference2;
+        CHECK_MSG(found[l].own.count > 0 && (found[l].own.error2 > 0.0 || found[l].weight_bits == 0), "%s",
+                  found[l].layer);
+        first += !ends && fabs(own - found[l].noise) > 1e-3 * own;
+        last += ends;
+        CHECK_MSG(!ends || fabs(own - found[l].noise) <= 1e-4 * own, "%s: %g alone, outputs %g",
+                  found[l].layer, own, found[l].noise);
+    }
+    CHECK(first >= 1 && last == 1);
     CHECK_EQ_I64(found[0].weight_bits, 4);
     CHECK(found[0].params > 0 && found[0].macs > 0);
     /* fewer than there are: the worst */

@@ -39,9 +39,145 @@ static bool sbit__analyze_layer(const sbit_quant *quant, const sbit__search_laye
     return any;
 }
 
-static sbit_status sbit__analyze_all(sbit__trials *trials, const sbit__search_layers *layers,
-                                     bool *sites, sbit_sensitivity *all, size_t *count,
+/* >>analyze own: what each layer's own output is off by, on float inputs: a session of the quantized
+ * graph cut at what the layer reads, which a float run feeds. */
+enum {
+    SBIT__OWN_INPUTS = 8
+};
+
+typedef struct sbit__own {
+    sbit_node_id node;
+    sbit_session *session; /* NULL: not measured */
+    size_t input_count;
+    sbit_value_id inputs[SBIT__OWN_INPUTS];
+    sbit_diff diff;
+} sbit__own;
+
+typedef struct sbit__owns {
+    sbit_quant *quant;
+    sbit_graph *graph; /* quantized; values have the ids of quant->graph */
+    sbit_session *plain;
+    sbit__own *items; /* [count], as the layers */
+    size_t count;
+} sbit__owns;
+
+static sbit_status sbit__own_begin(const sbit__owns *t, sbit__own *own, sbit_error *error)
+{
+    sbit_session_desc desc;
+    if (own->node.idx == 0) {
+        return SBIT_OK;
+    }
+    const sbit_node *node = sbit_graph_node(t->quant->graph, own->node);
+    for (size_t k = 0; k < node->input_count; k++) {
+        const sbit_value_id id = node->inputs[k];
+        bool known = id.idx == 0 || sbit_graph_value(t->quant->graph, id)->is_constant;
+        for (size_t i = 0; i < own->input_count; i++) {
+            known = known || own->inputs[i].idx == id.idx;
+        }
+        if (!known && own->input_count == SBIT__OWN_INPUTS) {
+            return SBIT_OK;
+        }
+        if (!known) {
+            own->inputs[own->input_count++] = id;
+        }
+    }
+    const sbit_value_info *y = sbit_graph_value(t->quant->graph, node->outputs[0]);
+    if (own->input_count == 0 || sbit_node_body(node, 0) != NULL || y->type.kind != SBIT_KIND_TENSOR ||
+        !sbit_dtype_is_number(y->type.dtype)) {
+        return SBIT_OK;
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = own->inputs;
+    desc.input_count = own->input_count;
+    desc.outputs = node->outputs;
+    desc.output_count = 1;
+    return sbit_session_create(t->graph, &desc, &own->session, error);
+}
+
+static sbit_status sbit__own_batch(const sbit__owns *t, sbit__own *own, const sbit_batch *batch,
+                                   sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(t->quant->graph, own->node);
+    const sbit_value *want = sbit_session_value(t->plain, node->outputs[0]);
+    for (size_t k = 0; k < own->input_count; k++) {
+        const sbit_value *x = sbit_session_value(t->plain, own->inputs[k]);
+        if (x == NULL || x->kind != SBIT_KIND_TENSOR) {
+            return SBIT_OK;
+        }
+        SBIT__TRY(sbit_session_set_input_at(own->session, k, &x->tensor, error));
+    }
+    SBIT__TRY(sbit_session_run(own->session, error));
+    if (want != NULL) {
+        const int64_t all = sbit_tensor_count(&want->tensor), rows = batch->inputs[0].dims[0];
+        const bool part = !batch->whole && batch->inputs[0].rank > 0 && rows > 0 && all % rows == 0;
+        sbit_diff_add(&own->diff, &want->tensor, &sbit_session_output(own->session, 0)->tensor,
+                      part ? all / rows * batch->samples : all);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__owns_measure(sbit__owns *t, const sbit_feed *feed, sbit_error *error)
+{
+    sbit_session_desc desc;
+    sbit_batch batch;
+    memset(&desc, 0, sizeof desc);
+    desc.keep_values = true;
+    SBIT__TRY(sbit_quant_build(t->quant, NULL, &t->graph, error));
+    SBIT__TRY(sbit_session_create(t->quant->graph, &desc, &t->plain, error));
+    for (size_t i = 0; i < t->count; i++) {
+        SBIT__TRY(sbit__own_begin(t, &t->items[i], error));
+    }
+    for (int64_t at = 0; at < feed->count; at += batch.samples) {
+        SBIT__TRY(sbit_feed_read(feed, at, 0, &batch, error));
+        for (size_t k = 0; k < batch.input_count; k++) {
+            if (batch.names == NULL) {
+                SBIT__TRY(sbit_session_set_input_at(t->plain, k, &batch.inputs[k], error));
+            } else if (sbit_graph_find_value(t->quant->graph, batch.names[k]).idx != 0) {
+                SBIT__TRY(
+                    sbit_session_set_input(t->plain, batch.names[k], &batch.inputs[k], error));
+            }
+        }
+        SBIT__TRY(sbit_session_run(t->plain, error));
+        for (size_t i = 0; i < t->count; i++) {
+            if (t->items[i].session != NULL) {
+                SBIT__TRY(sbit__own_batch(t, &t->items[i], &batch, error));
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__analyze_own(sbit_quant *quant, const sbit_feed *feed,
+                                     const sbit_node_id *nodes, sbit_sensitivity *all, size_t count,
                                      sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const size_t bytes = (count + 1) * sizeof(sbit__own);
+    sbit__owns t;
+    memset(&t, 0, sizeof t);
+    t.quant = quant;
+    t.count = count;
+    t.items = (sbit__own *)sbit__calloc(a, 1, bytes);
+    if (t.items == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    for (size_t i = 0; i < count; i++) {
+        t.items[i].node = nodes[i];
+    }
+    const sbit_status status = sbit__owns_measure(&t, feed, error);
+    for (size_t i = 0; i < count; i++) {
+        all[i].own = t.items[i].diff;
+        sbit_session_destroy(t.items[i].session);
+    }
+    sbit_session_destroy(t.plain);
+    sbit_graph_destroy(t.graph);
+    sbit__free(a, t.items, bytes);
+    return status;
+}
+
+static sbit_status sbit__analyze_all(sbit__trials *trials, const sbit__search_layers *layers,
+                                     const sbit_feed *feed, bool *sites, sbit_node_id *nodes,
+                                     sbit_sensitivity *all, size_t *count, sbit_error *error)
 {
     sbit_quant *quant = trials->quant;
     for (size_t i = 0; i < layers->count; i++) {
@@ -57,8 +193,9 @@ static sbit_status sbit__analyze_all(sbit__trials *trials, const sbit__search_la
         one->mse = trial.elements > 0 ? trial.error2 / (double)trial.elements : 0.0;
         one->agreement =
             trial.ranked > 0 ? (double)trial.agreed / (double)trial.ranked : 1.0;
-        (*count)++;
+        nodes[(*count)++] = layers->items[i].node;
     }
+    SBIT__TRY(sbit__analyze_own(quant, feed, nodes, all, *count, error));
     qsort(all, *count, sizeof *all, sbit__sensitivity_order);
     return sbit__progress(quant->ctx, "analyze", (int64_t)layers->count, (int64_t)layers->count,
                           error);
@@ -69,7 +206,8 @@ static sbit_status sbit__analyze(sbit_quant *quant, const sbit_feed *feed,
                                  size_t capacity, size_t *count, sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
-    const size_t bytes = (layers->count + 1) * sizeof *out + quant->site_count;
+    const size_t bytes =
+        (layers->count + 1) * (sizeof *out + sizeof(sbit_node_id)) + quant->site_count;
     sbit__trials trials;
     size_t found = 0;
     sbit_sensitivity *all = (sbit_sensitivity *)sbit__calloc(a, 1, bytes);
@@ -78,8 +216,10 @@ static sbit_status sbit__analyze(sbit_quant *quant, const sbit_feed *feed,
     }
     sbit_status status = sbit__trials_begin(quant, feed, &trials, error);
     if (status == SBIT_OK) {
-        status = sbit__analyze_all(&trials, layers, (bool *)(void *)(all + layers->count + 1), all,
-                                   &found, error);
+        sbit_node_id *nodes = (sbit_node_id *)(void *)(all + layers->count + 1);
+        bool *sites = (bool *)(void *)(nodes + layers->count + 1);
+        status =
+            sbit__analyze_all(&trials, layers, feed, sites, nodes, all, &found, error);
         sbit__trials_end(&trials);
     }
     if (status == SBIT_OK) {

@@ -5,6 +5,7 @@
 #ifndef SBIT_ANALYZE_API_H
 #define SBIT_ANALYZE_API_H
 
+#include "../measure/measure_api.h"
 #include "proof_api.h"
 
 #ifdef __cplusplus
@@ -23,6 +24,8 @@ typedef struct sbit_sensitivity {
     double sqnr;           /* -10 log10(noise) dB; HUGE_VAL: nothing changed */
     double mse;            /* mean squared error of the outputs */
     double agreement;      /* part of the samples with the same class first; 1 without logits */
+    sbit_diff own;         /* of its own output, on float inputs, in front of that output's quantizer;
+                              count 0: not known (bodies; no one tensor). sbit_diff_sqnr, _cosine */
 } sbit_sensitivity;
 
 /* Quantizes each layer alone, with the scales that sbit_quant_calc_qparams found, and compares the

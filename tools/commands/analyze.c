@@ -36,6 +36,11 @@ static int cli_analyze_json(const cli_job *job, int64_t samples, const sbit_sens
         sbit_json_number(&json.to, "sqnr_db", s->sqnr);
         sbit_json_number(&json.to, "mse", s->mse);
         sbit_json_number(&json.to, "agreement", s->agreement);
+        if (s->own.count > 0) {
+            sbit_json_number(&json.to, "own_sqnr_db", sbit_diff_sqnr(&s->own));
+            sbit_json_number(&json.to, "own_cosine", sbit_diff_cosine(&s->own));
+            sbit_json_number(&json.to, "own_mse", s->own.error2 / (double)s->own.count);
+        }
         sbit_json_close(&json.to, '}');
     }
     sbit_json_close(&json.to, ']');
@@ -46,10 +51,10 @@ static int cli_analyze_json(const cli_job *job, int64_t samples, const sbit_sens
 static int cli_analyze_print(int64_t samples, const sbit_sensitivity *layers, size_t count)
 {
     static const char *const heads[] = {"layer alone quantized, worst first", "operator", "bits",
-                                        "params", "MACs", "SQNR", "agreement"};
+                                        "params", "MACs", "own SQNR", "SQNR", "agreement"};
     cli_table table;
     char text[40];
-    cli_table_begin(&table, "<<>>>>>");
+    cli_table_begin(&table, "<<>>>>>>");
     for (size_t i = 0; i < CLI_COUNT_OF(heads); i++) {
         cli_table_cell(&table, "%s", heads[i]);
     }
@@ -65,6 +70,12 @@ static int cli_analyze_print(int64_t samples, const sbit_sensitivity *layers, si
         }
         cli_table_cell(&table, "%s", cli_count_text((double)s->params, text, sizeof text));
         cli_table_cell(&table, "%s", cli_count_text((double)s->macs, text, sizeof text));
+        const double own = s->own.count > 0 ? sbit_diff_sqnr(&s->own) : HUGE_VAL;
+        if (isfinite(own)) {
+            cli_table_cell(&table, "%.1f dB", own);
+        } else {
+            cli_table_cell(&table, "%s", s->own.count > 0 ? "equal" : "-");
+        }
         if (isfinite(s->sqnr)) {
             cli_table_cell(&table, "%.1f dB", s->sqnr);
         } else {
