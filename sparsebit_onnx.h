@@ -207,7 +207,9 @@ SPARSEBIT_API const char *sbit_word_nearest(const char *text, const char *const 
     X(SBIT_F4E2M1, 23, 4, "float4e2m1")                                                            \
     X(SBIT_F8E8M0, 24, 8, "float8e8m0")                                                            \
     X(SBIT_U2, 25, 2, "uint2")                                                                     \
-    X(SBIT_I2, 26, 2, "int2")
+    X(SBIT_I2, 26, 2, "int2")                                                                      \
+    X(SBIT_F6E2M3, 27, 6, "float6e2m3")                                                            \
+    X(SBIT_F6E3M2, 28, 6, "float6e3m2")
 
 typedef enum sbit_dtype {
 #define SBIT__DTYPE_ENUM(name, number, bits, text) name = number,
@@ -218,8 +220,8 @@ typedef enum sbit_dtype {
 
 SPARSEBIT_API const char *sbit_dtype_name(int32_t dtype); /* "unknown" for other numbers */
 SPARSEBIT_API int sbit_dtype_bits(int32_t dtype);         /* 0: string, undefined, unknown */
-/* Bytes of `count` elements as raw_data stores them (2 and 4 bit types are packed, low bits
- * first, rows not padded). False: no fixed size, or overflow. */
+/* Bytes of `count` elements as raw_data stores them (2, 4 and 6 bit types are packed, low
+ * bits first, rows not padded). False: no fixed size, or overflow. */
 SPARSEBIT_API bool sbit_dtype_bytes(int32_t dtype, int64_t count, size_t *bytes);
 
 /* AttributeProto.AttributeType */
@@ -1217,6 +1219,26 @@ SBIT__FN sbit_status sbit__writer_put(sbit__writer *writer, const void *data, si
                                       sbit_error *error);
 SBIT__FN sbit_status sbit__writer_commit(sbit__writer *writer, sbit_error *error);
 SBIT__FN void sbit__writer_abort(sbit__writer *writer);
+
+/* >>packed: element `index` of a stream of elements of less than 8 bits each, low bits first; one
+ * of 6 bits may lie in two bytes. */
+SBIT__INLINE uint32_t sbit__packed_at(const void *data, int64_t index, int bits)
+{
+    const uint8_t *octet = (const uint8_t *)data + index * bits / 8;
+    const int shift = (int)(index * bits % 8);
+    const uint32_t two = octet[0] | (shift + bits > 8 ? (uint32_t)octet[1] << 8 : 0u);
+    return (two >> shift) & ((1u << bits) - 1u);
+}
+SBIT__INLINE void sbit__packed_set(void *data, int64_t index, int bits, uint32_t value)
+{
+    uint8_t *octet = (uint8_t *)data + index * bits / 8;
+    const int shift = (int)(index * bits % 8);
+    const uint32_t mask = ((1u << bits) - 1u) << shift, placed = (value << shift) & mask;
+    octet[0] = (uint8_t)((octet[0] & ~mask) | placed);
+    if (shift + bits > 8) {
+        octet[1] = (uint8_t)((octet[1] & ~(mask >> 8)) | placed >> 8);
+    }
+}
 
 #ifdef __cplusplus
 }
@@ -4678,8 +4700,7 @@ SPARSEBIT_API bool sbit_dtype_bytes(int32_t dtype, int64_t count, size_t *bytes)
         return false;
     }
     if (bits < 8) {
-        const size_t per_byte = (size_t)(8 / bits);
-        *bytes = (size_t)count / per_byte + ((size_t)count % per_byte != 0 ? 1 : 0);
+        *bytes = (size_t)count / 8 * (size_t)bits + ((size_t)count % 8 * (size_t)bits + 7) / 8;
         return true;
     }
     return sbit__mul_size((size_t)count, (size_t)bits / 8, bytes);
@@ -4776,6 +4797,13 @@ static bool sbit__tensor_is_raw(const sbit_onnx_tensor *tensor, const sbit__tens
            (tensor->raw_data.size != 0 || store->count == 0);
 }
 
+/* Entries that the typed field has: float6 has one for each element, narrower types one a byte. */
+static size_t sbit__tensor_entries(const sbit_onnx_tensor *tensor, const sbit__tensor_store *store,
+                                   int64_t count, size_t bytes)
+{
+    return sbit_dtype_bits(tensor->data_type) == 6 ? (size_t)count : bytes / store->used_bytes;
+}
+
 SBIT__FN sbit_status sbit__onnx_tensor_bytes(const sbit_onnx_tensor *tensor, size_t *bytes,
                                              sbit_error *error)
 {
@@ -4820,11 +4848,11 @@ SBIT__FN sbit_status sbit__onnx_tensor_bytes(const sbit_onnx_tensor *tensor, siz
                               label, (unsigned long long)tensor->raw_data.size, dtype,
                               (unsigned long long)wanted);
         }
-    } else if (store.count != wanted / store.used_bytes) {
+    } else if (store.count != sbit__tensor_entries(tensor, &store, count, wanted)) {
         return sbit__fail(error, SBIT_ERR_INVALID_MODEL, label,
                           "tensor '%s': %s has %llu elements, dims and type (%s) need %llu", label,
                           store.field, (unsigned long long)store.count, dtype,
-                          (unsigned long long)(wanted / store.used_bytes));
+                          (unsigned long long)sbit__tensor_entries(tensor, &store, count, wanted));
     }
     *bytes = wanted;
     return SBIT_OK;
@@ -4852,8 +4880,9 @@ SBIT__FN sbit_status sbit__onnx_swapped(sbit__arena *arena, int32_t dtype, sbit_
 }
 
 /* The low bytes of each element of the field, in the host's byte order. */
-static sbit_status sbit__tensor_narrow(sbit__arena *arena, const sbit__tensor_store *store,
-                                       size_t bytes, sbit_str *out, sbit_error *error)
+static sbit_status sbit__tensor_narrow(sbit__arena *arena, const sbit_onnx_tensor *tensor,
+                                       const sbit__tensor_store *store, size_t bytes, sbit_str *out,
+                                       sbit_error *error)
 {
     const size_t skip = sbit__onnx_host_is_little() ? 0 : store->each_bytes - store->used_bytes;
     const unsigned char *from = (const unsigned char *)store->data + skip;
@@ -4863,6 +4892,13 @@ static sbit_status sbit__tensor_narrow(sbit__arena *arena, const sbit__tensor_st
     }
     out->data = (const char *)to;
     out->size = bytes;
+    if (sbit_dtype_bits(tensor->data_type) == 6) {
+        memset(to, 0, bytes);
+        for (size_t i = 0; i < store->count; i++) {
+            sbit__packed_set(to, (int64_t)i, 6, tensor->int32_data[i] & 63);
+        }
+        return SBIT_OK;
+    }
     for (size_t i = 0; i < store->count; i++) {
         memcpy(to, from, store->used_bytes);
         to += store->used_bytes;
@@ -4893,7 +4929,7 @@ SBIT__FN sbit_status sbit__onnx_tensor_view(sbit__arena *arena, const sbit_onnx_
         view.size = bytes;
         is_little = sbit__onnx_host_is_little();
     } else {
-        SBIT__TRY(sbit__tensor_narrow(arena, &store, bytes, &view, error));
+        SBIT__TRY(sbit__tensor_narrow(arena, tensor, &store, bytes, &view, error));
         is_little = sbit__onnx_host_is_little();
     }
     if (is_little != (little_endian || sbit__onnx_host_is_little())) {

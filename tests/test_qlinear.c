@@ -126,6 +126,44 @@ TEST(products_of_float8)
     }
 }
 
+/* Four elements of 6 bits lie in three bytes, low bits first: 1 = 001000, -7.5 = 111111,
+ * 1/8 = 000001, 7.5 = 011111 in E2M3 are c8 1f 7c. */
+TEST(floats_of_6_bits)
+{
+    static const float x[5] = {0.1f, 7.6f, -100.0f, 3.3f, 1.0f};
+    static const float e2m3[5] = {0.125f, 7.5f, -7.5f, 3.25f, 1.0f};
+    static const float e3m2[5] = {0.125f, 8.0f, -28.0f, 3.5f, 1.0f};
+    static const uint8_t packed[3] = {0xc8, 0x1f, 0x7c}, zero[1] = {0};
+    static const float four[4] = {2.0f, -15.0f, 0.25f, 15.0f}, two = 2.0f, one = 1.0f;
+    static const float small[4] = {1.0f, -7.5f, 0.125f, 7.5f};
+    build b;
+    for (int i = 0; i < 2; i++) {
+        const sbit_attr to = build_int("to", i == 0 ? SBIT_F6E2M3 : SBIT_F6E3M2);
+        const sbit_attr back = build_int("to", SBIT_F32);
+        build_begin(&b, 28);
+        sbit_value_id v = build_input(&b, "x", SBIT_F32, "5");
+        v = build_node(&b, "Cast", "c", &v, 1, &to, 1);
+        v = build_node(&b, "Cast", "d", &v, 1, &back, 1);
+        build_output(&b, v);
+        check_bytes(&b, SBIT_F32, "5", x, i == 0 ? e2m3 : e3m2, sizeof x);
+        build_end(&b);
+    }
+    sbit_value_id in[3];
+    build_begin(&b, 28);
+    in[0] = build_input(&b, "x", SBIT_F6E2M3, "4");
+    in[1] = build_constant(&b, "s", SBIT_F32, "", &two);
+    build_output(&b, build_node(&b, "DequantizeLinear", "d", in, 2, NULL, 0));
+    check_bytes(&b, SBIT_F6E2M3, "4", packed, four, sizeof four);
+    build_end(&b);
+    build_begin(&b, 28);
+    in[0] = build_input(&b, "x", SBIT_F32, "4");
+    in[1] = build_constant(&b, "s", SBIT_F32, "", &one);
+    in[2] = build_constant(&b, "z", SBIT_F6E2M3, "", zero);
+    build_output(&b, build_node(&b, "QuantizeLinear", "q", in, 3, NULL, 0));
+    check_bytes(&b, SBIT_F32, "4", small, packed, sizeof packed);
+    build_end(&b);
+}
+
 TEST(weights_that_are_no_constants)
 {
     static const uint8_t x[2] = {3, 5};

@@ -212,6 +212,26 @@ SBIT__FN sbit_status sbit__writer_put(sbit__writer *writer, const void *data, si
 SBIT__FN sbit_status sbit__writer_commit(sbit__writer *writer, sbit_error *error);
 SBIT__FN void sbit__writer_abort(sbit__writer *writer);
 
+/* >>packed: element `index` of a stream of elements of less than 8 bits each, low bits first; one
+ * of 6 bits may lie in two bytes. */
+SBIT__INLINE uint32_t sbit__packed_at(const void *data, int64_t index, int bits)
+{
+    const uint8_t *octet = (const uint8_t *)data + index * bits / 8;
+    const int shift = (int)(index * bits % 8);
+    const uint32_t two = octet[0] | (shift + bits > 8 ? (uint32_t)octet[1] << 8 : 0u);
+    return (two >> shift) & ((1u << bits) - 1u);
+}
+SBIT__INLINE void sbit__packed_set(void *data, int64_t index, int bits, uint32_t value)
+{
+    uint8_t *octet = (uint8_t *)data + index * bits / 8;
+    const int shift = (int)(index * bits % 8);
+    const uint32_t mask = ((1u << bits) - 1u) << shift, placed = (value << shift) & mask;
+    octet[0] = (uint8_t)((octet[0] & ~mask) | placed);
+    if (shift + bits > 8) {
+        octet[1] = (uint8_t)((octet[1] & ~(mask >> 8)) | placed >> 8);
+    }
+}
+
 #ifdef __cplusplus
 }
 #endif

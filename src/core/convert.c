@@ -13,6 +13,8 @@
  *   float8e5m2fnuz  s eeeee mm  bias 16  no infinity, NaN 10000000, no -0, largest 57344
  *   float8e8m0      eeeeeeee    2^(e - 127), NaN 11111111
  *   float4e2m1      s ee m      bias 1   no infinity, no NaN (which becomes -0), largest 6
+ *   float6e2m3      s ee mmm    bias 1   likewise, largest 7.5
+ *   float6e3m2      s eee mm    bias 3   likewise, largest 28
  */
 #include "core_private.h"
 
@@ -33,6 +35,8 @@ static const sbit__small_float sbit__small_e4m3fnuz = {3, 8, 0x80, 0x7f, 0x80, 0
 static const sbit__small_float sbit__small_e5m2 = {2, 15, 0x80, 0x7b, 0x7c, 0x7e, false};
 static const sbit__small_float sbit__small_e5m2fnuz = {2, 16, 0x80, 0x7f, 0x80, 0x80, true};
 static const sbit__small_float sbit__small_e2m1 = {1, 1, 0x08, 0x07, 0x07, 0x08, false};
+static const sbit__small_float sbit__small_e2m3 = {3, 1, 0x20, 0x1f, 0x1f, 0x20, false};
+static const sbit__small_float sbit__small_e3m2 = {2, 3, 0x20, 0x1f, 0x1f, 0x20, false};
 
 static const sbit__small_float *sbit__small_float_of(sbit_dtype dtype)
 {
@@ -45,6 +49,10 @@ static const sbit__small_float *sbit__small_float_of(sbit_dtype dtype)
         return &sbit__small_e5m2;
     case SBIT_F8E5M2FNUZ:
         return &sbit__small_e5m2fnuz;
+    case SBIT_F6E2M3:
+        return &sbit__small_e2m3;
+    case SBIT_F6E3M2:
+        return &sbit__small_e3m2;
     default:
         return &sbit__small_e2m1;
     }
@@ -193,25 +201,11 @@ static sbit__carrier sbit__carrier_of(sbit_dtype dtype)
         return SBIT__CARRY_U64;
     }
     if ((SBIT_T(dtype) & SBIT_T_FLOATS) != 0 || dtype == SBIT_F4E2M1 ||
+        dtype == SBIT_F6E2M3 || dtype == SBIT_F6E3M2 ||
         (dtype >= SBIT_F8E4M3FN && dtype <= SBIT_F8E5M2FNUZ) || dtype == SBIT_F8E8M0) {
         return SBIT__CARRY_FLOAT;
     }
     return SBIT__CARRY_INT;
-}
-
-/* Element `index` of packed data of 2 or 4 bits, and the place it is stored at. */
-static uint32_t sbit__packed_at(const uint8_t *bytes, int64_t index, int bits)
-{
-    const int per_byte = 8 / bits;
-    return ((uint32_t)bytes[index / per_byte] >> ((index % per_byte) * bits)) & ((1u << bits) - 1u);
-}
-
-static void sbit__packed_set(uint8_t *bytes, int64_t index, int bits, uint32_t value)
-{
-    const int per_byte = 8 / bits, shift = (int)(index % per_byte) * bits;
-    const uint32_t mask = ((1u << bits) - 1u) << shift;
-    uint8_t *octet = bytes + index / per_byte;
-    *octet = (uint8_t)((*octet & ~mask) | ((value << shift) & mask));
 }
 
 #define SBIT__CONVERT_LOAD(enum_name, type, member, expr)                                          \
@@ -233,9 +227,12 @@ static void sbit__convert_load_float(sbit_dtype dtype, const void *src, int64_t 
         SBIT__CONVERT_LOAD(SBIT_F16, uint16_t, f, (double)sbit_f16_to_f32(p[i]))
         SBIT__CONVERT_LOAD(SBIT_BF16, uint16_t, f, (double)sbit_bf16_to_f32(p[i]))
     case SBIT_F4E2M1:
+    case SBIT_F6E2M3:
+    case SBIT_F6E3M2:
         for (int64_t i = 0; i < n; i++) {
-            f[i] = sbit__small_decode(&sbit__small_e2m1,
-                                      sbit__packed_at((const uint8_t *)src, begin + i, 4));
+            f[i] = sbit__small_decode(
+                sbit__small_float_of(dtype),
+                sbit__packed_at(src, begin + i, sbit_dtype_bits((int32_t)dtype)));
         }
         break;
     default:
@@ -268,7 +265,7 @@ static void sbit__convert_load_int(sbit_dtype dtype, const void *src, int64_t be
                 v[i] = 0;
                 continue;
             }
-            const int64_t raw = (int64_t)sbit__packed_at((const uint8_t *)src, begin + i, bits);
+            const int64_t raw = (int64_t)sbit__packed_at(src, begin + i, bits);
             const bool negative = (dtype == SBIT_I4 || dtype == SBIT_I2) && raw >> (bits - 1) != 0;
             v[i] = negative ? raw - ((int64_t)1 << bits) : raw;
         }
@@ -295,9 +292,11 @@ static void sbit__convert_store_float(sbit_dtype dtype, void *dst, int64_t begin
         SBIT__CONVERT_STORE(SBIT_F16, uint16_t, sbit_f32_to_f16(sbit__convert_odd(f[i])))
         SBIT__CONVERT_STORE(SBIT_BF16, uint16_t, sbit_f32_to_bf16(sbit__convert_odd(f[i])))
     case SBIT_F4E2M1:
+    case SBIT_F6E2M3:
+    case SBIT_F6E3M2:
         for (int64_t i = 0; i < n; i++) {
-            sbit__packed_set((uint8_t *)dst, begin + i, 4,
-                             sbit__small_encode(&sbit__small_e2m1, f[i], true));
+            sbit__packed_set(dst, begin + i, sbit_dtype_bits((int32_t)dtype),
+                             sbit__small_encode(sbit__small_float_of(dtype), f[i], true));
         }
         break;
     default:
@@ -327,7 +326,7 @@ static void sbit__convert_store_int(sbit_dtype dtype, void *dst, int64_t begin, 
         break;
     default:
         for (int64_t i = 0; i < n && sbit_dtype_bits((int32_t)dtype) < 8; i++) {
-            sbit__packed_set((uint8_t *)dst, begin + i, sbit_dtype_bits((int32_t)dtype),
+            sbit__packed_set(dst, begin + i, sbit_dtype_bits((int32_t)dtype),
                              (uint32_t)v[i]);
         }
         break;

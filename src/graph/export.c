@@ -544,6 +544,9 @@ static int64_t sbit__export_ir_of_dtype(sbit_dtype dtype)
     case SBIT_U2:
     case SBIT_I2:
         return 13;
+    case SBIT_F6E2M3:
+    case SBIT_F6E3M2:
+        return 14;
     default:
         return 1;
     }

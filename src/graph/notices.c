@@ -10,7 +10,7 @@
 
 enum {
     SBIT__NOTICE_OPSET = 28, /* the newest that this library knows */
-    SBIT__NOTICE_IR = 13
+    SBIT__NOTICE_IR = 14
 };
 
 /* Writes what is wrong with the node to `text`; false: nothing. `text` may hold the node's own

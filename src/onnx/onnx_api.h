@@ -43,7 +43,9 @@ extern "C" {
     X(SBIT_F4E2M1, 23, 4, "float4e2m1")                                                            \
     X(SBIT_F8E8M0, 24, 8, "float8e8m0")                                                            \
     X(SBIT_U2, 25, 2, "uint2")                                                                     \
-    X(SBIT_I2, 26, 2, "int2")
+    X(SBIT_I2, 26, 2, "int2")                                                                      \
+    X(SBIT_F6E2M3, 27, 6, "float6e2m3")                                                            \
+    X(SBIT_F6E3M2, 28, 6, "float6e3m2")
 
 typedef enum sbit_dtype {
 #define SBIT__DTYPE_ENUM(name, number, bits, text) name = number,
@@ -54,8 +56,8 @@ typedef enum sbit_dtype {
 
 SPARSEBIT_API const char *sbit_dtype_name(int32_t dtype); /* "unknown" for other numbers */
 SPARSEBIT_API int sbit_dtype_bits(int32_t dtype);         /* 0: string, undefined, unknown */
-/* Bytes of `count` elements as raw_data stores them (2 and 4 bit types are packed, low bits
- * first, rows not padded). False: no fixed size, or overflow. */
+/* Bytes of `count` elements as raw_data stores them (2, 4 and 6 bit types are packed, low
+ * bits first, rows not padded). False: no fixed size, or overflow. */
 SPARSEBIT_API bool sbit_dtype_bytes(int32_t dtype, int64_t count, size_t *bytes);
 
 /* AttributeProto.AttributeType */

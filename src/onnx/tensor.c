@@ -43,8 +43,7 @@ SPARSEBIT_API bool sbit_dtype_bytes(int32_t dtype, int64_t count, size_t *bytes)
         return false;
     }
     if (bits < 8) {
-        const size_t per_byte = (size_t)(8 / bits);
-        *bytes = (size_t)count / per_byte + ((size_t)count % per_byte != 0 ? 1 : 0);
+        *bytes = (size_t)count / 8 * (size_t)bits + ((size_t)count % 8 * (size_t)bits + 7) / 8;
         return true;
     }
     return sbit__mul_size((size_t)count, (size_t)bits / 8, bytes);
@@ -141,6 +140,13 @@ static bool sbit__tensor_is_raw(const sbit_onnx_tensor *tensor, const sbit__tens
            (tensor->raw_data.size != 0 || store->count == 0);
 }
 
+/* Entries that the typed field has: float6 has one for each element, narrower types one a byte. */
+static size_t sbit__tensor_entries(const sbit_onnx_tensor *tensor, const sbit__tensor_store *store,
+                                   int64_t count, size_t bytes)
+{
+    return sbit_dtype_bits(tensor->data_type) == 6 ? (size_t)count : bytes / store->used_bytes;
+}
+
 SBIT__FN sbit_status sbit__onnx_tensor_bytes(const sbit_onnx_tensor *tensor, size_t *bytes,
                                              sbit_error *error)
 {
@@ -185,11 +191,11 @@ SBIT__FN sbit_status sbit__onnx_tensor_bytes(const sbit_onnx_tensor *tensor, siz
                               label, (unsigned long long)tensor->raw_data.size, dtype,
                               (unsigned long long)wanted);
         }
-    } else if (store.count != wanted / store.used_bytes) {
+    } else if (store.count != sbit__tensor_entries(tensor, &store, count, wanted)) {
         return sbit__fail(error, SBIT_ERR_INVALID_MODEL, label,
                           "tensor '%s': %s has %llu elements, dims and type (%s) need %llu", label,
                           store.field, (unsigned long long)store.count, dtype,
-                          (unsigned long long)(wanted / store.used_bytes));
+                          (unsigned long long)sbit__tensor_entries(tensor, &store, count, wanted));
     }
     *bytes = wanted;
     return SBIT_OK;
@@ -217,8 +223,9 @@ SBIT__FN sbit_status sbit__onnx_swapped(sbit__arena *arena, int32_t dtype, sbit_
 }
 
 /* The low bytes of each element of the field, in the host's byte order. */
-static sbit_status sbit__tensor_narrow(sbit__arena *arena, const sbit__tensor_store *store,
-                                       size_t bytes, sbit_str *out, sbit_error *error)
+static sbit_status sbit__tensor_narrow(sbit__arena *arena, const sbit_onnx_tensor *tensor,
+                                       const sbit__tensor_store *store, size_t bytes, sbit_str *out,
+                                       sbit_error *error)
 {
     const size_t skip = sbit__onnx_host_is_little() ? 0 : store->each_bytes - store->used_bytes;
     const unsigned char *from = (const unsigned char *)store->data + skip;
@@ -228,6 +235,13 @@ static sbit_status sbit__tensor_narrow(sbit__arena *arena, const sbit__tensor_st
     }
     out->data = (const char *)to;
     out->size = bytes;
+    if (sbit_dtype_bits(tensor->data_type) == 6) {
+        memset(to, 0, bytes);
+        for (size_t i = 0; i < store->count; i++) {
+            sbit__packed_set(to, (int64_t)i, 6, tensor->int32_data[i] & 63);
+        }
+        return SBIT_OK;
+    }
     for (size_t i = 0; i < store->count; i++) {
         memcpy(to, from, store->used_bytes);
         to += store->used_bytes;
@@ -258,7 +272,7 @@ SBIT__FN sbit_status sbit__onnx_tensor_view(sbit__arena *arena, const sbit_onnx_
         view.size = bytes;
         is_little = sbit__onnx_host_is_little();
     } else {
-        SBIT__TRY(sbit__tensor_narrow(arena, &store, bytes, &view, error));
+        SBIT__TRY(sbit__tensor_narrow(arena, tensor, &store, bytes, &view, error));
         is_little = sbit__onnx_host_is_little();
     }
     if (is_little != (little_endian || sbit__onnx_host_is_little())) {

@@ -1479,13 +1479,13 @@ static const sbit_op_row sbit__control_rows[] = {
                       SBIT_OP_BODY | SBIT_OP_DYNAMIC | SBIT_OP_KINDS, sbit__sequence_map_infer,
                       sbit__control_prepare, sbit__sequence_map_run),
     SBIT__CONTROL_SEQUENCE("Optional", 15, SBIT__T_ALL1, optional),
-    SBIT__CONTROL_SEQUENCE("Optional", 28, SBIT__T_ALL25, optional),
+    SBIT__CONTROL_SEQUENCE("Optional", 28, SBIT__T_ALL28, optional),
     SBIT__CONTROL_SEQUENCE("OptionalGetElement", 15, SBIT__T_ALL1, optional_get),
     SBIT__CONTROL_SEQUENCE("OptionalGetElement", 18, SBIT__T_ALL1, optional_get),
-    SBIT__CONTROL_SEQUENCE("OptionalGetElement", 28, SBIT__T_ALL25, optional_get),
+    SBIT__CONTROL_SEQUENCE("OptionalGetElement", 28, SBIT__T_ALL28, optional_get),
     SBIT__CONTROL_SCALAR("OptionalHasElement", 15, SBIT__T_ALL1, optional_has),
     SBIT__CONTROL_SCALAR("OptionalHasElement", 18, SBIT__T_ALL1, optional_has),
-    SBIT__CONTROL_SCALAR("OptionalHasElement", 28, SBIT__T_ALL25, optional_has),
+    SBIT__CONTROL_SCALAR("OptionalHasElement", 28, SBIT__T_ALL28, optional_has),
 };
 
 #undef SBIT__CONTROL_ROW

@@ -235,21 +235,6 @@ SBIT__FN size_t sbit__elem_bytes(sbit_dtype dtype)
     return dtype == SBIT_STRING ? sizeof(sbit_str) : (size_t)sbit_dtype_bits((int32_t)dtype) / 8;
 }
 
-SBIT__FN uint32_t sbit__elem_bits_at(const void *data, int64_t index, int bits)
-{
-    const int per_byte = 8 / bits;
-    const uint32_t octet = ((const uint8_t *)data)[index / per_byte];
-    return (octet >> ((int)(index % per_byte) * bits)) & ((1u << bits) - 1u);
-}
-
-SBIT__FN void sbit__elem_bits_set(void *data, int64_t index, int bits, uint32_t value)
-{
-    const int per_byte = 8 / bits, shift = (int)(index % per_byte) * bits;
-    const uint32_t mask = ((1u << bits) - 1u) << shift;
-    uint8_t *octet = (uint8_t *)data + index / per_byte;
-    *octet = (uint8_t)((*octet & ~mask) | ((value << shift) & mask));
-}
-
 SBIT__FN void *sbit__elem_at(sbit_dtype dtype, void *data, int64_t index)
 {
     return (uint8_t *)data + (size_t)index * sbit__elem_bytes(dtype);
@@ -274,7 +259,7 @@ SBIT__FN void sbit__elem_copy(sbit_dtype dtype, void *dst, int64_t to, const voi
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        sbit__elem_bits_set(dst, to + i, bits, sbit__elem_bits_at(src, from + i, bits));
+        sbit__packed_set(dst, to + i, bits, sbit__packed_at(src, from + i, bits));
     }
 }
 
@@ -313,7 +298,7 @@ SBIT__FN void sbit__elem_zero(sbit_dtype dtype, void *dst, int64_t to, int64_t n
         memset((uint8_t *)dst + (size_t)to * each, 0, (size_t)n * each);
     } else {
         for (int64_t i = 0; i < n; i++) {
-            sbit__elem_bits_set(dst, to + i, sbit_dtype_bits((int32_t)dtype), 0);
+            sbit__packed_set(dst, to + i, sbit_dtype_bits((int32_t)dtype), 0);
         }
     }
 }

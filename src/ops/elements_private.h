@@ -28,6 +28,8 @@ extern "C" {
 #define SBIT__T_ALL23 (SBIT__T_ALL21 | SBIT_T(SBIT_F4E2M1))
 #define SBIT__T_ALL24 (SBIT__T_ALL23 | SBIT_T(SBIT_F8E8M0))
 #define SBIT__T_ALL25 (SBIT__T_ALL24 | SBIT_T(SBIT_I2) | SBIT_T(SBIT_U2))
+#define SBIT__T_F6 (SBIT_T(SBIT_F6E2M3) | SBIT_T(SBIT_F6E3M2))
+#define SBIT__T_ALL28 (SBIT__T_ALL25 | SBIT__T_F6)
 
 /* >>inputs and outputs; an index past the end is an omitted one */
 SBIT__FN const sbit_type *sbit__in_type(const sbit_op_call *call, int32_t i);
@@ -75,8 +77,6 @@ SBIT__FN sbit_dim sbit__dim_product(const sbit_dim *dims, int32_t count);
 /* >>elements */
 /* Bytes of one element; a sbit_str for strings; 0 for types below 8 bits. */
 SBIT__FN size_t sbit__elem_bytes(sbit_dtype dtype);
-SBIT__FN uint32_t sbit__elem_bits_at(const void *data, int64_t index, int bits); /* 2 or 4 bits */
-SBIT__FN void sbit__elem_bits_set(void *data, int64_t index, int bits, uint32_t value);
 /* Copies n elements from src[from..] to dst[to..]; any type. */
 SBIT__FN void sbit__elem_copy(sbit_dtype dtype, void *dst, int64_t to, const void *src,
                               int64_t from, int64_t n);

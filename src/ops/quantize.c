@@ -123,7 +123,7 @@ static void sbit__qdq_store_int(sbit_tensor *y, int64_t at, int32_t q)
     } else if (bits == 16) {
         ((uint16_t *)y->data)[at] = (uint16_t)q;
     } else {
-        sbit__elem_bits_set(y->data, at, bits, (uint32_t)q & ((1u << bits) - 1u));
+        sbit__packed_set(y->data, at, bits, (uint32_t)q & ((1u << bits) - 1u));
     }
 }
 
@@ -192,7 +192,7 @@ static void sbit__quantize_run(const sbit__qdq_task *task, int64_t at, int64_t n
         }
         const float shifted =
             zp != NULL ? quotient + (float)sbit__tensor_f64_at(zp, index) : quotient;
-        if (to == SBIT_F4E2M1) {
+        if (sbit_dtype_bits((int32_t)to) < 8) {
             sbit__tensor_set_f64(task->y, i, (double)shifted);
         } else {
             ((uint8_t *)task->y->data)[i] = sbit__f32_to_f8(to, shifted, task->saturate);
@@ -335,7 +335,8 @@ static sbit_status sbit__qdq_check(const sbit_op_call *call, sbit_error *error)
 
 #define SBIT__QDQ_TARGETS                                                                          \
     (SBIT__T_F8 | SBIT_T(SBIT_U8) | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U16) | SBIT_T(SBIT_I16) |        \
-     SBIT_T(SBIT_U4) | SBIT_T(SBIT_I4) | SBIT_T(SBIT_U2) | SBIT_T(SBIT_I2) | SBIT_T(SBIT_F4E2M1))
+     SBIT_T(SBIT_U4) | SBIT_T(SBIT_I4) | SBIT_T(SBIT_U2) | SBIT_T(SBIT_I2) | SBIT_T(SBIT_F4E2M1) | \
+     SBIT__T_F6)
 
 /* QuantizeLinear-21: the zero point's type, else output_dtype, else uint8. */
 static sbit_status sbit__quantize_target(const sbit_op_call *call, sbit_dtype *to,
@@ -598,6 +599,7 @@ static const sbit_op_row sbit__qdq_rows[] = {
     SBIT__QDQ_Q("", 23, SBIT__QDQ_FROM19),
     SBIT__QDQ_Q("", 24, SBIT__QDQ_FROM19),
     SBIT__QDQ_Q("", 25, SBIT__QDQ_FROM19),
+    SBIT__QDQ_Q("", 28, SBIT__QDQ_FROM19),
     SBIT__QDQ_DQ("", 10, SBIT__QDQ_TO1),
     SBIT__QDQ_DQ("", 13, SBIT__QDQ_TO1),
     SBIT__QDQ_DQ("", 19, SBIT__QDQ_TO19),
@@ -605,6 +607,7 @@ static const sbit_op_row sbit__qdq_rows[] = {
     SBIT__QDQ_DQ("", 23, SBIT__QDQ_TO23),
     SBIT__QDQ_DQ("", 24, SBIT__QDQ_TO23),
     SBIT__QDQ_DQ("", 25, SBIT__QDQ_TO25),
+    SBIT__QDQ_DQ("", 28, SBIT__QDQ_TO25 | SBIT__T_F6),
     SBIT__QDQ_Q("com.microsoft", 1, SBIT__QDQ_FROM19),
     SBIT__QDQ_DQ("com.microsoft", 1, SBIT__QDQ_TO21),
     {"", "DynamicQuantizeLinear", 11, SBIT_T(SBIT_F32), 0, 0, sbit__dynamic_quantize_infer, NULL,

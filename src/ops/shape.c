@@ -804,6 +804,7 @@ static const sbit_op_row sbit__shape_rows[] = {
     SBIT__CAST_ROW("Cast", 23, SBIT__CAST_T(SBIT__T_ALL23)),
     SBIT__CAST_ROW("Cast", 24, SBIT__CAST_T(SBIT__T_ALL24)),
     SBIT__CAST_ROW("Cast", 25, SBIT__CAST_T(SBIT__T_ALL25)),
+    SBIT__CAST_ROW("Cast", 28, SBIT__CAST_T(SBIT__T_ALL28)),
     SBIT__CAST_ROW("CastLike", 15, SBIT__CAST_T(SBIT__T_ALL13)),
     SBIT__CAST_ROW("CastLike", 19, SBIT__CAST_T(SBIT__T_ALL19)),
     SBIT__CAST_ROW("CastLike", 21, SBIT__CAST_T(SBIT__T_ALL21)),

@@ -241,12 +241,6 @@ static const cli_left_out cli_leaves_out[] = {
     {"ai.onnx.ml", "DictVectorizer", "", "maps are no values here: feed tensors"},
     {"ai.onnx.ml", "ZipMap", "", "maps are no values here: cut the model before it (zipmap=False)"},
     {"ai.onnx.preview.training", "Gradient", "", "gradients are built by sbit_trainer_create"},
-    {"", "Cast", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
-    {"", "DequantizeLinear", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
-    {"", "QuantizeLinear", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
-    {"", "Optional", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
-    {"", "OptionalGetElement", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
-    {"", "OptionalHasElement", "float6e2m3 float6e3m2", "elements of 6 bits are not stored"},
     {"", "Col2Im", "bool string complex64 complex128", "blocks are summed: numbers only"},
     {"", "GridSample", "bool string complex64 complex128", "pixels are weighted: numbers only"},
 };
