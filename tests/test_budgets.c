@@ -292,7 +292,7 @@ static double loss_of(build *b, sbit_graph *graph, const sbit_tensor *x, const i
 
 /* Candidates are trained before they are scored, and what is left at the end is what was trained: it
  * meets the budget, what went is 0 and goes, and it knows the labels better than without. */
-TEST(netadapt_trains_its_candidates)
+static void trains_its_candidates(const char *name, const char *keys)
 {
     static float data[96];
     static int64_t labels[48];
@@ -305,7 +305,7 @@ TEST(netadapt_trains_its_candidates)
     }
     const sbit_tensor x = build_tensor(SBIT_F32, "48,2", data), t = build_tensor(SBIT_I64, "48", labels);
     for (int turn = 0; turn < 3; turn++) { /* without, with, the same again */
-        char text[200];
+        char text[400];
         build b;
         sbit_sconfig *config = NULL;
         sbit_sparse *sparse = NULL;
@@ -324,9 +324,9 @@ TEST(netadapt_trains_its_candidates)
         y = build_unary(&b, "Relu", "r2", build_binary(&b, "MatMul", "bb", y, build_weights(&b, "w2", "12,12", 2)));
         build_output(&b, build_binary(&b, "MatMul", "zz", y, build_weights(&b, "w3", "12,2", 3)));
         snprintf(text, sizeof text,
-                 "SPARSER: {TYPE: structured, STRATEGY: l1norm, SEARCH: netadapt, NETADAPT.STEP: 0.2, "
-                 "NETADAPT.STEPS: %d, NETADAPT.RATE: 0.1}\n",
-                 turn > 0 ? 12 : 0);
+                 "SPARSER: {TYPE: structured, STRATEGY: l1norm, SEARCH: %s, ANNEALING.STEPS: 12, %s}\n",
+                 turn > 0 || strcmp(name, "autocompress") != 0 ? name : "annealing",
+                 turn > 0 ? keys : "NETADAPT.STEP: 0.2");
         build_do(&b, sbit_sconfig_read(b.ctx, text, strlen(text), &config, &b.error), text);
         build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
         if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
@@ -349,5 +349,13 @@ TEST(netadapt_trains_its_candidates)
         build_end(&b);
     }
     CHECK_MSG(loss[1] < 0.8 * loss[0] && loss[2] <= loss[1] && loss[2] >= loss[1],
-              "%g without training, with it %g and %g", loss[0], loss[1], loss[2]);
+              "%s: %g without training, with it %g and %g", name, loss[0], loss[1], loss[2]);
+}
+
+TEST(searches_train_between_their_steps)
+{
+    trains_its_candidates("netadapt", "NETADAPT.STEP: 0.2, NETADAPT.STEPS: 12, NETADAPT.RATE: 0.1");
+    trains_its_candidates("autocompress", "AUTOCOMPRESS.ROUNDS: 2, AUTOCOMPRESS.ITERATIONS: 6, "
+                                          "AUTOCOMPRESS.STEPS: 8, AUTOCOMPRESS.RATE: 0.1, "
+                                          "AUTOCOMPRESS.RHO: 0.05");
 }

@@ -8,6 +8,8 @@
  *                  for a while before it is scored, and the best one's weights are kept
  *     annealing    ratios move at random along the budget; what scores worse is taken less and less
  *                  often (simulated annealing)
+ *     autocompress rounds of annealing, each to a part of the budget, and of training that draws the
+ *                  weights to what is pruned (Liu et al. 2020)
  */
 #include "sparse_private.h"
 
@@ -34,13 +36,14 @@ static sbit_status sbit__search_told(sbit_search *search, int64_t at, int64_t of
     return sbit__progress(search->sparse->ctx, "search", at, of, error);
 }
 
-/* >>along a line: ratios from what is added to all of `shape`, within 0 to MOST */
+/* >>along a line: ratios from what is added to all of `shape`, within 0 (or the floor) to MOST */
 
-static void sbit__search_shift(const double *shape, size_t n, double by, double *ratios)
+static void sbit__search_shift(const sbit_search *search, const double *shape, double by,
+                               double *ratios)
 {
-    for (size_t i = 0; i < n; i++) {
-        const double r = shape[i] + by;
-        ratios[i] = r < 0.0 ? 0.0 : r > SBIT__SEARCH_MOST ? SBIT__SEARCH_MOST : r;
+    for (size_t i = 0; i < search->unit_count; i++) {
+        const double r = shape[i] + by, least = search->floor != NULL ? search->floor[i] : 0.0;
+        ratios[i] = r < least ? least : r > SBIT__SEARCH_MOST ? SBIT__SEARCH_MOST : r;
     }
 }
 
@@ -57,11 +60,11 @@ static sbit_status sbit__search_onto(sbit_search *search, const double *shape, d
     while (high - low > SBIT__SEARCH_NEAR) {
         const double by = 0.5 * (low + high);
         sbit_search_point point;
-        sbit__search_shift(shape, n, by, ratios);
+        sbit__search_shift(search, shape, by, ratios);
         SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
         *(point.over > 1.0 ? &low : &high) = by;
     }
-    sbit__search_shift(shape, n, high, ratios);
+    sbit__search_shift(search, shape, high, ratios);
     return SBIT_OK;
 }
 
@@ -369,6 +372,157 @@ static sbit_status sbit__search_annealing(sbit_search *search, const sbit_option
     return SBIT_OK;
 }
 
+/* >>autocompress: alternating directions around a trainer. Z = W + U without what goes, U += W - Z,
+ * W trained while it is drawn to Z - U. */
+
+static const sbit_key sbit__autocompress_keys[] = {
+    {"AUTOCOMPRESS.ROUNDS", SBIT_KEY_INT, "3", 1, 100, NULL,
+     "SEARCH autocompress: parts of the budget, each by annealing (ANNEALING's keys), then training"},
+    {"AUTOCOMPRESS.ITERATIONS", SBIT_KEY_INT, "10", 1, 1e4, NULL,
+     "SEARCH autocompress: of each round's training; after each it is chosen anew what goes"},
+    {"AUTOCOMPRESS.STEPS", SBIT_KEY_INT, "20", 1, 1e6, NULL,
+     "SEARCH autocompress: steps of an iteration, from data with labels (by LOSS)"},
+    {"AUTOCOMPRESS.BATCH", SBIT_KEY_INT, "32", 1, 1e6, NULL, "SEARCH autocompress: samples of a step"},
+    {"AUTOCOMPRESS.RATE", SBIT_KEY_FLOAT, "0.001", 0.0, 1e3, NULL,
+     "SEARCH autocompress: learning rate"},
+    {"AUTOCOMPRESS.RHO", SBIT_KEY_FLOAT, "0.01", 0.0, 1.0, NULL,
+     "SEARCH autocompress: part of the way to what is pruned that weights are drawn in each step"},
+};
+
+typedef struct sbit__drawn {
+    float **u, **v; /* by layer; NULL: not drawn */
+    float **pull;   /* by value */
+} sbit__drawn;
+
+static sbit_value_id sbit__drawn_value(const sbit_sparse *sparse, size_t layer)
+{
+    return sparse->labeler.members[sparse->layers[layer].member].value;
+}
+
+static sbit_status sbit__drawn_memory(sbit_search *search, sbit__drawn *out, sbit_error *error)
+{
+    const sbit_sparse *sparse = search->sparse;
+    const size_t layers = sparse->layer_count + 1, values = sbit_graph_value_limit(sparse->graph);
+    sbit__arena *arena = &search->arena;
+    out->u = (float **)sbit__arena_array(arena, layers, sizeof(float *));
+    out->v = (float **)sbit__arena_array(arena, layers, sizeof(float *));
+    out->pull = (float **)sbit__arena_array(arena, values, sizeof(float *));
+    if (out->u == NULL || out->v == NULL || out->pull == NULL) {
+        return sbit__fail_oom(error, values * sizeof(float *));
+    }
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit_value_id id = sbit__drawn_value(sparse, i);
+        const sbit_tensor *weight = &sbit_graph_value(sparse->graph, id)->constant;
+        const size_t count = (size_t)sbit_tensor_count(weight) + 1;
+        if (weight->dtype == SBIT_F32) {
+            out->u[i] = (float *)sbit__arena_array(arena, count, sizeof(float));
+            out->v[i] = (float *)sbit__arena_array(arena, count, sizeof(float));
+            out->pull[id.idx] = (float *)sbit__arena_array(arena, count, sizeof(float));
+            if (out->u[i] == NULL || out->v[i] == NULL || out->pull[id.idx] == NULL) {
+                return sbit__fail_oom(error, count * sizeof(float));
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+static void sbit__drawn_reset(const sbit_sparse *sparse, sbit__drawn *d)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit_value_id id = sbit__drawn_value(sparse, i);
+        if (d->u[i] != NULL) {
+            memset(d->u[i], 0, sbit_tensor_bytes(&sbit_graph_value(sparse->graph, id)->constant));
+        }
+    }
+}
+
+/* Masks of W + U, and what follows. The weights that are scored are the sparse's for that time only. */
+static sbit_status sbit__drawn_project(sbit_search *search, const double *ratios,
+                                       const sbit_graph *work, sbit__drawn *d, sbit_error *error)
+{
+    sbit_sparse *sparse = search->sparse;
+    sbit_search_point point;
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit_value_id id = sbit__drawn_value(sparse, i);
+        sbit_tensor weight = sbit_graph_value(work, id)->constant;
+        for (int64_t k = 0; d->u[i] != NULL && k < sbit_tensor_count(&weight); k++) {
+            d->v[i][k] = ((const float *)weight.data)[k] + d->u[i][k];
+        }
+        if (d->u[i] != NULL) {
+            weight.data = d->v[i];
+            SBIT__TRY(sbit__sparse_change(sparse, id, &weight, error));
+        }
+    }
+    SBIT__TRY(sbit__layers_score(sparse, search->feed, error));
+    SBIT__TRY(sbit_search_try(search, ratios, false, &point, error)); /* takes the change back */
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit_value_id id = sbit__drawn_value(sparse, i);
+        const uint8_t *keep = sparse->keep[id.idx];
+        const int64_t count = sbit_tensor_count(&sbit_graph_value(work, id)->constant);
+        for (int64_t k = 0; d->u[i] != NULL && k < count; k++) {
+            const float z = keep == NULL || keep[k] != 0 ? d->v[i][k] : 0.0f;
+            d->u[i][k] = d->v[i][k] - z;
+            d->pull[id.idx][k] = z - d->u[i][k];
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__drawn_train(sbit_search *search, const sbit_options *options,
+                                     const double *ratios, sbit_sparse_tuning *tuning,
+                                     sbit__drawn *d, sbit_graph *work, sbit_error *error)
+{
+    const int64_t iterations = sbit_options_int(options, "AUTOCOMPRESS.ITERATIONS");
+    tuning->graph = work;
+    tuning->pull = (const float *const *)d->pull;
+    tuning->rho = sbit_options_float(options, "AUTOCOMPRESS.RHO");
+    sbit__drawn_reset(search->sparse, d);
+    for (int64_t i = 0; i < iterations; i++) {
+        SBIT__TRY(sbit__drawn_project(search, ratios, work, d, error));
+        SBIT__TRY(search->budget->tune(tuning, error));
+        SBIT__TRY(sbit__search_told(search, i + 1, iterations, error));
+    }
+    sbit__drawn_reset(search->sparse, d); /* in the end W itself is what is pruned */
+    SBIT__TRY(sbit__drawn_project(search, ratios, work, d, error));
+    return sbit__masks_apply(search->sparse, work, error);
+}
+
+static sbit_status sbit__search_autocompress(sbit_search *search, const sbit_options *options,
+                                             double *ratios, sbit_error *error)
+{
+    const int64_t rounds = sbit_options_int(options, "AUTOCOMPRESS.ROUNDS");
+    double limits[SBIT__BUDGETS];
+    sbit__drawn d;
+    double *least = sbit__search_array(search, search->unit_count, error);
+    if (least == NULL) {
+        return SBIT_ERR_OUT_OF_MEMORY;
+    }
+    memcpy(limits, search->limits, sizeof limits);
+    SBIT__TRY(sbit__drawn_memory(search, &d, error));
+    SBIT__TRY(sbit__search_tunes(search, sbit_options_int(options, "AUTOCOMPRESS.STEPS"),
+                                 sbit_options_int(options, "AUTOCOMPRESS.BATCH"),
+                                 sbit_options_float(options, "AUTOCOMPRESS.RATE"), error));
+    sbit_sparse_tuning tuning = search->tuning;
+    search->tuning.steps = 0; /* annealing does not train */
+    search->floor = least;
+    for (int64_t round = 1; round <= rounds; round++) {
+        for (int b = 0; b < SBIT__BUDGETS; b++) {
+            search->limits[b] =
+                limits[b] > 0.0 ? pow(limits[b], (double)round / (double)rounds) : 0.0;
+        }
+        memcpy(least, ratios, search->unit_count * sizeof *least);
+        SBIT__TRY(sbit__search_annealing(search, options, ratios, error));
+        sbit_graph_destroy(search->best);
+        search->best = NULL;
+        SBIT__TRY(sbit_graph_clone(search->sparse->graph, &search->best, error));
+        SBIT__TRY(sbit__drawn_train(search, options, ratios, &tuning, &d, search->best, error));
+        SBIT__TRY(sbit__search_adopt(search, error));
+    }
+    memcpy(search->limits, limits, sizeof limits);
+    search->floor = NULL;
+    return SBIT_OK;
+}
+
 /* >>table */
 
 static const sbit_search_row sbit__search_rows[] = {
@@ -387,6 +541,10 @@ static const sbit_search_row sbit__search_rows[] = {
       sbit__annealing_keys, SBIT__COUNT_OF(sbit__annealing_keys)},
      true,
      sbit__search_annealing},
+    {{"autocompress", "rounds of annealing and of training towards what it prunes (labels)", 0,
+      sbit__autocompress_keys, SBIT__COUNT_OF(sbit__autocompress_keys)},
+     true,
+     sbit__search_autocompress},
 };
 
 SPARSEBIT_API const sbit_search_row *sbit_search_at(size_t index)

@@ -59,7 +59,7 @@ SPARSEBIT_API sbit_status sbit_sparse_step(sbit_sparse *sparse, int64_t step, in
 /* Ratios that leave at most these shares of the original, as SEARCH of the configuration says
  * (search_api.h), for all but those that were set to 0; then as sbit_sparse_select. Errors: LIMIT,
  * saying what is left at best, STATE if the search needs a feed. */
-/* What trains inside of a search (NETADAPT.STEPS): sbit_trainer_tune, or one's own. */
+/* What trains inside of a search (NETADAPT.STEPS, autocompress): sbit_trainer_tune, or one's own. */
 typedef struct sbit_sparse_tuning {
     sbit_graph *graph;         /* masked: float32 weights and statistics are changed in place ... */
     const sbit_sparse *sparse; /* ... but what these masks prune stays 0 */
@@ -67,6 +67,10 @@ typedef struct sbit_sparse_tuning {
     const char *loss;          /* name of a loss row, on the first output */
     int64_t steps, batch;      /* of so many samples each */
     double rate;
+    /* by value of the graph: before each step w goes this part of the way to pull[value], and masks do
+     * not hold; NULL: masks do, and nothing is pulled */
+    const float *const *pull;
+    double rho;
 } sbit_sparse_tuning;
 typedef struct sbit_sparse_budget {
     double params, macs, bytes; /* of the weights; 0.5: half; 0: no limit */

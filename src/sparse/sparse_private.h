@@ -417,6 +417,7 @@ struct sbit_search {
     size_t unit_count;
     sbit_graph *before;                          /* unmasked */
     sbit_sparse_tuning tuning;                   /* steps 0: scores are of weights as they are */
+    const double *floor;                         /* least ratios; NULL: 0 */
     sbit_graph *tuned, *best;                    /* what was scored last; what a step keeps */
     double limits[SBIT__BUDGETS];                /* shares; 0: none */
     double whole[SBIT__BUDGETS], left[SBIT__BUDGETS]; /* costs; shares of them, at the last try */
