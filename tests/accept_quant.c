@@ -4,7 +4,8 @@
  * Without more: the short cases, on golden C's set-up (calibrated with the first 256 images of the
  * training file, 2,000 test images). LONG=1: all cases, 512 calibration images, 10,000 test images.
  *   SBIT_ACCEPT_CASE=w4a8.resnet20   the cases whose point.network contains this, long ones too:
- *                                    one process each, for machines with many processors
+ *                                    one process each, for machines with many processors. w8a8.lite0
+ *                                    and w4a8.lite0: photos, with SPARSEBIT_CLI (and stb_image)
  *   SBIT_ACCEPT_IMAGES=2000          fewer test images
  *   SPARSEBIT_TEST_THREADS=1         threads of each process
  */
@@ -271,10 +272,14 @@ static void accept_report(const accept_case *c, const accept_result *r)
     }
 }
 
-TEST(recipes_reach_their_numbers)
+static bool accept_wanted(const char *name, bool is_long)
 {
     const char *wanted = getenv("SBIT_ACCEPT_CASE");
-    int run = 0;
+    return wanted != NULL ? strstr(name, wanted) != NULL : !is_long || accept_long();
+}
+
+TEST(recipes_reach_their_numbers)
+{
     for (size_t i = 0; i < sizeof accept_cases / sizeof accept_cases[0]; i++) {
         const accept_case *c = &accept_cases[i];
         char name[128], path[512];
@@ -285,14 +290,13 @@ TEST(recipes_reach_their_numbers)
         accept_result result;
         bool ok = true;
         snprintf(name, sizeof name, "%s.%s", c->point, c->net);
-        if (wanted != NULL ? strstr(name, wanted) == NULL : c->is_long && !accept_long()) {
+        if (!accept_wanted(name, c->is_long)) {
             continue;
         }
         memset(&desc, 0, sizeof desc);
         memset(&error, 0, sizeof error);
         memset(&result, 0, sizeof result);
         desc.threads = test_threads();
-        run++;
         snprintf(name, sizeof name, "models/cifar10/%s.onnx", c->net);
         if (!test_shared(name, path, sizeof path)) {
             SBIT_TEST_SKIP("the shared networks and images are missing");
@@ -308,5 +312,95 @@ TEST(recipes_reach_their_numbers)
         sbit_graph_destroy(graph);
         sbit_ctx_destroy(ctx);
     }
-    CHECK_MSG(run > 0, "no case is named '%s'", wanted != NULL ? wanted : "");
+}
+
+/* ---- photos: by the tool, which reads them if it was built with stb_image */
+
+/* Runs the tool on efficientnet_lite0's photos; its output (JSON) to `text`. */
+static bool accept_tool(const char *command, const char *options, char *text, size_t size)
+{
+    char photos[512], line[2400];
+    if (!test_shared("data/imagenet-sample/labels.txt", photos, sizeof photos)) {
+        return false;
+    }
+    *strrchr(photos, '/') = '\0';
+    snprintf(line, sizeof line,
+             "'%s' %s --data images:%s,labels=%s/labels.txt --scale 1 --mean 127 --std 128 "
+             "--shuffle --seed 1 --threads %d %s --json",
+             test_tool(), command, photos, photos, test_threads(), options);
+    FILE *pipe = popen(line, "r");
+    const size_t used = pipe != NULL ? fread(text, 1, size - 1, pipe) : 0;
+    text[used] = '\0';
+    char rest[4096];
+    while (pipe != NULL && fread(rest, 1, sizeof rest, pipe) > 0) {
+        continue; /* the tables behind */
+    }
+    if (pipe != NULL) {
+        (void)pclose(pipe); /* validate's verdict on agreement is ours to give */
+    }
+    return used > 0;
+}
+
+/* The number behind "key": in text; NaN: it is not there. */
+static double accept_number(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+    return at != NULL ? atof(at + strlen(key) + strlen("\": ")) : (double)NAN;
+}
+
+/* Calibrated with 200 photos, measured on the other 800. */
+TEST(photos_reach_their_numbers)
+{
+    static const struct {
+        const char *name, *yaml;
+        double equal, sqnr, drop;
+    } cases[] = {
+        {"quant.w8a8.lite0",
+         "PLACEMENT: generic\nSCHEDULE: {FUSE_BN: true}\nSTEPS: [bias_correction]\n"
+         "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+         "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}, OBSERVER: {TYPE: MSE}}\n",
+         98.5, 22.0, ACCEPT_ANY},
+        {"quant.w4a8.lite0", ACCEPT_W4("4"), 92.5, -99.0, 2.0},
+    };
+    static char text[1 << 20];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char model[512], line[1600], file[300], yaml[300], name[128];
+        if (!accept_wanted(cases[i].name, true)) {
+            continue;
+        }
+        if (!test_shared("models/zoo/efficientnet_lite0.onnx", model, sizeof model)) {
+            SBIT_TEST_SKIP("the shared networks and photos are missing");
+        }
+        snprintf(yaml, sizeof yaml, SBIT_TEST_TMP "/%s.yaml", cases[i].name);
+        snprintf(file, sizeof file, SBIT_TEST_TMP "/%s.onnx", cases[i].name);
+        FILE *to = fopen(yaml, "w");
+        const bool written = to != NULL && fputs(cases[i].yaml, to) >= 0;
+        if (!CHECK(to != NULL && fclose(to) == 0 && written)) {
+            return;
+        }
+        snprintf(line, sizeof line, "quantize %s -c %s --calib 200 -o %s", model, yaml, file);
+        CHECK_MSG(accept_tool(line, "", text, sizeof text), "%s", line);
+        snprintf(line, sizeof line, "validate %s %s", model, file);
+        CHECK_MSG(accept_tool(line, "--from 200", text, sizeof text), "%s", line);
+        const double equal = 100.0 * accept_number(text, "top1_agreement");
+        const char *outputs = strstr(text, "\"outputs\"");
+        const double sqnr = outputs != NULL ? accept_number(outputs, "sqnr_db") : (double)NAN;
+        snprintf(name, sizeof name, "%s.equal", cases[i].name);
+        CHECK_MSG(equal >= 0.0, "validate said: %.200s", text);
+        test_accept(name, equal, cases[i].equal, equal >= cases[i].equal, "% equal");
+        if (cases[i].sqnr > 0.0) {
+            snprintf(name, sizeof name, "%s.sqnr", cases[i].name);
+            test_accept(name, sqnr, cases[i].sqnr, sqnr >= cases[i].sqnr, "dB");
+        }
+        for (int k = 0; cases[i].drop < ACCEPT_ANY && k < 2; k++) {
+            static double top1[2];
+            snprintf(line, sizeof line, "eval %s", k == 0 ? model : file);
+            CHECK_MSG(accept_tool(line, "--from 200", text, sizeof text), "%s", line);
+            top1[k] = 100.0 * accept_number(text, "top1");
+            if (k == 1) {
+                const double drop = top1[0] - top1[1];
+                test_accept(cases[i].name, drop, cases[i].drop, drop <= cases[i].drop, "points lost");
+            }
+        }
+    }
 }
