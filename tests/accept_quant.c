@@ -150,8 +150,9 @@ typedef struct accept_case {
     "STEPS: [gptq, bias_correction]\nSTEP: {GPTQ: {SCALES: 10, BIAS: true}}\n"                            \
     "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: " bits "}, OBSERVER: {TYPE: MSE}}\n"     \
     "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n"
+/* What rounding moves the means by costs mobilenetv2 more than any observer does. */
 #define ACCEPT_AUTO                                                                                \
-    "PLACEMENT: generic\nSCHEDULE: {FUSE_BN: true}\n"                                              \
+    "PLACEMENT: generic\nSCHEDULE: {FUSE_BN: true}\nSTEPS: [bias_correction]\n"                    \
     "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"                                   \
     "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}, OBSERVER: {TYPE: auto}}\n"
 #define ACCEPT_ENDS                                                                                \
