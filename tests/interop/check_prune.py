@@ -6,7 +6,7 @@ must give the same outputs for both (contracts section 4), sigmoids and softmaxe
 are; every group that keeps more channels than its ratio says must say why. The table shows what is
 left of parameters, multiply-accumulates and bytes. SPARSEBIT_CHECK_ALL=1 takes ratios 0.1, 0.3, 0.5,
 0.7 and 0.9, otherwise 0.5. Then random graphs (SBIT_GRAPHS=500 SBIT_SEED=0; 60): all of 0.3, 0.5 and 0.7,
-otherwise one of them.
+otherwise one of them. With SPARSEBIT_CHECK_ALL=1 also what repair without training gives back, by criterion.
 """
 import glob
 import math
@@ -16,7 +16,8 @@ import numpy
 import onnx
 
 import _graphs
-from _common import SHARED, TMP, accept, check, finish, ort_session, skip, tool, tool_json
+from _common import (CIFAR_FLAGS, SHARED, TMP, accept, check, finish, ort_session, skip, tool,
+                     tool_json)
 
 ALL = os.environ.get("SPARSEBIT_CHECK_ALL") == "1"
 RATIOS = ["0.1", "0.3", "0.5", "0.7", "0.9"] if ALL else ["0.5"]
@@ -131,6 +132,35 @@ def check_random():
           "random graphs: %d agree, %d could not be judged, of %d" % (agree, unknown, len(tried)))
 
 
+CRITERIA = ("l1norm", "l2norm", "fpgm", "slim", "apoz", "mean_activation", "taylor", "hrank", "random")
+
+
+def repairs(net, criterion):
+    """Top-1 of 2,000 images at half of the MACs by repair, of 512 images, without training."""
+    train, test = (os.path.join(SHARED, "data", "cifar10", n) for n in ("train-20k.bin", "test-10k.bin"))
+    model, small = os.path.join(SHARED, "models", "cifar10", net + ".onnx"), os.path.join(TMP, "repaired.onnx")
+    if not os.path.exists(train):
+        return skip("no shared data")
+    top1 = {}
+    for what in ("float", "none", "batch_norm", "ridge", "both"):
+        if what != "float":
+            tool_json("prune", model, "--set", "SPARSER.STRATEGY=" + criterion, "--macs", "0.5x", "--repair", what, "--data",
+                      "cifar10:" + train, "--limit", 512, "--force", "-o", small, *CIFAR_FLAGS)
+        top1[what] = tool_json("eval", model if what == "float" else small, "--data", "cifar10:" + test, "--limit", 2000,
+                               *CIFAR_FLAGS)["top1"]
+    label = "%s by %s: %s" % (net, criterion, ", ".join("%s %.4f" % pair for pair in top1.items()))
+    check(top1["both"] >= top1["batch_norm"] - 0.01 and top1["both"] >= top1["ridge"] - 0.01, label)
+    return (top1["both"] - top1["batch_norm"]) / max(top1["float"] - top1["batch_norm"], 1e-6)
+
+
+def check_repairs():
+    for net in ("vggsmall", "shufflenetv2", "resnet18w32"):
+        for criterion in CRITERIA:
+            back = repairs(net, criterion)
+            if (net, criterion) == ("resnet18w32", "l1norm") and back is not None:
+                accept("pruning.repair.resnet18w32", back, 0.5, back >= 0.5, "of what re-estimation leaves lost")
+
+
 def main():
     models = sorted(glob.glob(os.path.join(SHARED, "models", "*", "*.onnx")))
     if not models:
@@ -143,6 +173,8 @@ def main():
                 except Exception as error:  # a failure is one line, the others are still looked at
                     check(False, "%s ratio %s: %s" % (path, ratio, str(error)[:300]))
     check_random()
+    if ALL:
+        check_repairs()
     finish("check_prune")
 
 
