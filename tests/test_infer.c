@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "build_graph.h"
+#include "model_text.h"
 
 #define CHECK_TYPE(b, id, text)                                                                    \
     do {                                                                                           \
@@ -329,4 +330,54 @@ TEST(find_takes_the_newest_row_that_the_model_may_use)
     CHECK_STATUS(sbit_operator_register(b.ctx, &user, &b.error), SBIT_ERR_INVALID_ARGUMENT,
                  b.error);
     build_end(&b);
+}
+
+/* ---- shapes that depend on values */
+
+static const struct {
+    const char *model, *type; /* of y; what is behind = is a constant */
+} by_value[] = {
+    {"opset 13\nin x f32 2,6\nc s i64 3 = 0 -1 2\nReshape x,s -> y\n", "float32[2,3,2]"},
+    {"opset 13\nin x f32 3,1\nc s i64 3 = 2 1 4\nExpand x,s -> y\n", "float32[2,3,4]"},
+    {"opset 13\nin x f32 2,3\nc s i64 2 = 2 3\nTile x,s -> y\n", "float32[4,9]"},
+    {"opset 13\nin x f32 10,6\nc b i64 1 = -1\nc e i64 1 = -100\nc a i64 1 = 1\nc s i64 1 = -2\n"
+     "Slice x,b,e,a,s -> y\n",
+     "float32[10,3]"},
+    {"opset 13\nin x f32 2,3\nc p i64 4 = 1 0 2 -1\nPad x,p -> y\n", "float32[5,2]"},
+    {"opset 13\nc a i64 = 10\nc b i64 = 0\nc c i64 = -3\nRange a,b,c -> y\n", "int64[4]"},
+    {"opset 13\nin x f32 3,9\nc k i64 1 = 4\nTopK x,k -> y,i\n", "float32[3,4]"},
+    {"opset 13\nin x f32 1,2,4,4\nc s f32 4 = 1 1 2 1.5\nResize x,-,s -> y\n", "float32[1,2,8,6]"},
+    {"opset 13\nin x i64 2,3\nc d i64 = 5\nc v f32 2 = 0 1\nOneHot x,d,v -> y axis=1\n",
+     "float32[2,5,3]"},
+    {"opset 13\nc s i64 3 = 2 0 3\nConstantOfShape s -> y\n", "float32[2,0,3]"},
+    {"opset 13\nin x f32 7,2\nc s i64 2 = 3 4\nSplit x,s -> z,y axis=0\n", "float32[4,2]"},
+    {"opset 13\nin x f32 2,3\nc a i64 2 = -1 0\nUnsqueeze x,a -> y\n", "float32[1,2,3,1]"},
+    {"opset 18\nin x f32 5,6,3\nc s i64 2 = 7 4\nCenterCropPad x,s -> y axes=[1,0]\n",
+     "float32[4,7,3]"},
+    {"opset 18\nin x f32 2,3,4\nc a i64 2 = -1 0\nReduceMax x,a -> y keepdims=0\n", "float32[3]"},
+    {"opset 13\nc x f32 2,2 = 1 0 0 2\nNonZero x -> y\n", "int64[2,2]"},
+    {"opset 13\nc x f32 = 0\nNonZero x -> y\n", "int64[1,0]"},
+    {"opset 13\nin x f32 4,3\nc k bool 3 = 1 0 1\nCompress x,k -> y axis=0\n", "float32[2,3]"},
+    {"opset 13\nin x f32 2,3\nc k bool 9 = 1 1 0 1 0 0 1 1 1\nCompress x,k -> y\n", "float32[3]"},
+};
+
+TEST(shapes_depend_on_constants)
+{
+    for (size_t i = 0; i < sizeof by_value / sizeof by_value[0]; i++) {
+        char text[600];
+        build b;
+        model_bytes bytes;
+        memset(&b, 0, sizeof b);
+        sbit_ctx *ctx = NULL;
+        CHECK_OK(sbit_ctx_create(NULL, &ctx, &b.error), b.error);
+        snprintf(text, sizeof text, "%sout y ?\n", by_value[i].model);
+        b.graph = model_graph(ctx, text, &bytes, &b.error);
+        if (b.graph != NULL && CHECK_OK(sbit_infer(b.graph, &b.error), b.error)) {
+            const sbit_value_id y = sbit_graph_output(b.graph, 0);
+            CHECK_TYPE(&b, y, by_value[i].type);
+        }
+        sbit_graph_destroy(b.graph);
+        sbit_ctx_destroy(ctx);
+        free(bytes.data);
+    }
 }

@@ -9,6 +9,7 @@
  */
 #include "elements_private.h"
 #include "gradient_private.h"
+#include "window_private.h"
 
 static const char sbit__gather_outside[] = "index %lld is outside of an axis of size %lld";
 
@@ -559,6 +560,27 @@ static sbit_status sbit__tensor_scatter_run(const sbit_op_call *call, sbit_error
 
 /* >>Compress */
 
+/* How many of `size` indices the condition keeps; what it does not list goes. */
+static int64_t sbit__compress_kept(const sbit_tensor *condition, int64_t size)
+{
+    const uint8_t *keep = (const uint8_t *)condition->data;
+    const int64_t listed = sbit_tensor_count(condition);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < listed && i < size; i++) {
+        kept += keep[i] != 0 ? 1 : 0;
+    }
+    return kept;
+}
+
+/* What is left of `size` indices, as far as it is known. */
+static sbit_dim sbit__compress_dim(const sbit_op_call *call, sbit_dim size)
+{
+    const sbit_tensor *condition = call->in[1];
+    const bool is_known = condition != NULL && condition->data != NULL &&
+                          condition->dtype == SBIT_BOOL && sbit__dim_known(size);
+    return is_known ? sbit__dim(sbit__compress_kept(condition, size.value)) : sbit__dim_any();
+}
+
 static sbit_status sbit__compress_infer(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_type *x = NULL;
@@ -568,12 +590,17 @@ static sbit_status sbit__compress_infer(const sbit_op_call *call, sbit_error *er
     SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
     x = call->in_type[0];
     out = sbit__op_out(call, 0, x->dtype, flat ? 1 : x->rank);
-    if (flat || x->rank < 0) {
+    if (out == NULL || x->rank < 0) {
+        return SBIT_OK;
+    }
+    if (flat) {
+        const int64_t size = sbit__type_count(x, 0, x->rank);
+        out->dims[0] = sbit__compress_dim(call, size < 0 ? sbit__dim_any() : sbit__dim(size));
         return SBIT_OK;
     }
     SBIT__TRY(sbit__gather_axis(call, x->rank, &axis, error));
-    for (int32_t i = 0; out != NULL && i < x->rank; i++) {
-        out->dims[i] = i == axis ? sbit__dim_any() : x->dims[i];
+    for (int32_t i = 0; i < x->rank; i++) {
+        out->dims[i] = i == axis ? sbit__compress_dim(call, x->dims[i]) : x->dims[i];
     }
     return SBIT_OK;
 }
@@ -583,7 +610,7 @@ static sbit_status sbit__compress_run(const sbit_op_call *call, sbit_error *erro
     const sbit_tensor *x = call->in[0], *condition = call->in[1];
     const bool flat = sbit_node_attr(call->node, "axis") == NULL;
     const uint8_t *keep = (const uint8_t *)condition->data;
-    int64_t dims[SBIT_MAX_RANK] = {0}, kept = 0, done = 0;
+    int64_t dims[SBIT_MAX_RANK] = {0}, done = 0;
     int32_t axis = 0;
     if (condition->dtype != SBIT_BOOL) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the condition is %s, not bool",
@@ -597,9 +624,7 @@ static sbit_status sbit__compress_run(const sbit_op_call *call, sbit_error *erro
     const int64_t inner = flat ? 1 : sbit__dims_product(x->dims, axis + 1, x->rank);
     const int64_t listed = sbit_tensor_count(condition);
     const int64_t n = listed < size ? listed : size;
-    for (int64_t i = 0; i < n; i++) {
-        kept += keep[i] != 0 ? 1 : 0;
-    }
+    const int64_t kept = sbit__compress_kept(condition, size);
     memcpy(dims, x->dims, sizeof dims);
     dims[flat ? 0 : axis] = kept;
     SBIT__TRY(call->alloc_output(call, 0, -1, x->dtype, flat ? 1 : x->rank, dims, error));

@@ -525,17 +525,6 @@ static sbit_status sbit__multinomial_run(const sbit_op_call *call, sbit_error *e
 
 /* >>NonZero */
 
-static sbit_status sbit__nonzero_infer(const sbit_op_call *call, sbit_error *error)
-{
-    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
-    const int32_t rank = call->in_type[0]->rank;
-    sbit_type *out = sbit__op_out(call, 0, SBIT_I64, 2);
-    if (out != NULL && rank >= 0) {
-        out->dims[0] = sbit__dim(rank == 0 ? 1 : rank);
-    }
-    return SBIT_OK;
-}
-
 static bool sbit__nonzero_at(const sbit_tensor *x, int64_t i)
 {
     if (x->dtype == SBIT_STRING) {
@@ -552,14 +541,36 @@ static bool sbit__nonzero_at(const sbit_tensor *x, int64_t i)
     return sbit__tensor_f64_at(x, i) != 0.0;
 }
 
+static int64_t sbit__nonzero_count(const sbit_tensor *x)
+{
+    const int64_t n = sbit_tensor_count(x);
+    int64_t found = 0;
+    for (int64_t i = 0; i < n; i++) {
+        found += sbit__nonzero_at(x, i) ? 1 : 0;
+    }
+    return found;
+}
+
+static sbit_status sbit__nonzero_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    const int32_t rank = call->in_type[0]->rank;
+    sbit_type *out = sbit__op_out(call, 0, SBIT_I64, 2);
+    if (out != NULL && rank >= 0) {
+        const sbit_tensor *x = call->in[0];
+        out->dims[0] = sbit__dim(rank == 0 ? 1 : rank);
+        out->dims[1] = x != NULL && x->data != NULL ? sbit__dim(sbit__nonzero_count(x))
+                                                 : sbit__dim_any();
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__nonzero_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_tensor *x = call->in[0];
     const int64_t n = sbit_tensor_count(x), rank = x->rank == 0 ? 1 : x->rank;
-    int64_t dims[2], found = 0, strides[SBIT_MAX_RANK];
-    for (int64_t i = 0; i < n; i++) {
-        found += sbit__nonzero_at(x, i) ? 1 : 0;
-    }
+    const int64_t found = sbit__nonzero_count(x);
+    int64_t dims[2], strides[SBIT_MAX_RANK];
     dims[0] = rank;
     dims[1] = found;
     SBIT__TRY(call->alloc_output(call, 0, -1, SBIT_I64, 2, dims, error));
