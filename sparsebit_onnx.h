@@ -1247,6 +1247,11 @@ SBIT__INLINE void sbit__packed_set(void *data, int64_t index, int bits, uint32_t
 #endif /* SBIT_BASE_PRIVATE_H */
 /* ---- end src/base/base_private.h ---- */
 
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
+#pragma GCC push_options
+#pragma GCC optimize("O1")
+#endif
+
 /* ---- begin src/base/status.c ---- */
 /* status.c: status texts and error details. >>status
  *
@@ -2880,6 +2885,10 @@ SBIT__FN void sbit__writer_abort(sbit__writer *writer)
 #endif /* SPARSEBIT_NO_FILES */
 /* ---- end src/base/file.c ---- */
 
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
+#pragma GCC pop_options
+#endif
+
 /* ---- begin src/onnx/onnx_private.h ---- */
 /* onnx_private.h: what the files of the codec share: wire primitives, the schema table, the
  * document and external data.
@@ -3282,6 +3291,11 @@ SBIT__FN void sbit__wire_put_tag(sbit__wire_out *out, uint32_t number, uint32_t 
     sbit__wire_put_varint(out, (uint64_t)number << 3 | wire);
 }
 /* ---- end src/onnx/wire.c ---- */
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
+#pragma GCC push_options
+#pragma GCC optimize("O1")
+#endif
 
 /* ---- begin src/onnx/magic.c ---- */
 /* magic.c: what a file that is no ONNX model is, by its first bytes. >>magic
@@ -6420,6 +6434,10 @@ SPARSEBIT_API void sbit_onnx_print(sbit_onnx_kind kind, const void *message, uin
     sbit__print_message(&state, (int)kind, message, 0);
 }
 /* ---- end src/onnx/print.c ---- */
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
+#pragma GCC pop_options
+#endif
 
 #endif /* SPARSEBIT_ONNX_IMPLEMENTED */
 #endif /* SPARSEBIT_ONNX_IMPLEMENTATION */
