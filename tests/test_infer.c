@@ -381,3 +381,26 @@ TEST(shapes_depend_on_constants)
         free(bytes.data);
     }
 }
+
+/* One input more than the operator has. */
+TEST(surplus_inputs_of_integer_products_are_errors)
+{
+    static const char *const models[] = {
+        "in x u8 2,3\nin w u8 3,4\nc z u8  = 0\nMatMulInteger x,w,z,z,z -> y broken\nout y ?\n",
+        "in x u8 1,1,3,3\nin w u8 1,1,2,2\nc z u8  = 0\nConvInteger x,w,z,z,z -> y broken\nout y ?\n",
+        "in x u8 2,3\nin w u8 3,4\nc s f32  = 1.0\nc z u8  = 0\n"
+        "QLinearMatMul x,s,z,w,s,z,s,z,z -> y broken\nout y ?\n",
+    };
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        build b;
+        model_bytes bytes;
+        memset(&b, 0, sizeof b);
+        CHECK_OK(sbit_ctx_create(NULL, &b.ctx, &b.error), b.error);
+        b.graph = model_graph(b.ctx, models[i], &bytes, &b.error);
+        CHECK(b.graph != NULL && sbit_infer(b.graph, &b.error) == SBIT_ERR_INVALID_MODEL);
+        CHECK_MSG(strstr(b.error.message, "'broken': it has") != NULL, "%s", b.error.message);
+        sbit_graph_destroy(b.graph);
+        sbit_ctx_destroy(b.ctx);
+        free(bytes.data);
+    }
+}

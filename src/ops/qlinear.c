@@ -60,6 +60,17 @@ static sbit_dtype sbit__q_out_dtype(const sbit_op_call *call, const sbit__q_role
                                                       : sbit__in_dtype(call, roles->x);
 }
 
+/* The last input that any role has, and one. */
+static int32_t sbit__q_role_limit(const sbit__q_roles *roles)
+{
+    const int32_t last[4] = {roles->w_zero, roles->bias, roles->y_scale, roles->y_zero};
+    int32_t most = roles->w;
+    for (int32_t i = 0; i < 4; i++) {
+        most = last[i] > most ? last[i] : most;
+    }
+    return most + 1;
+}
+
 static uint32_t sbit__q_bit(int32_t input)
 {
     return input >= 0 ? 1u << input : 0u;
@@ -90,7 +101,7 @@ static sbit_status sbit__q_product_infer(const sbit_op_call *call, sbit_error *e
     const sbit__q_roles *roles = sbit__q_roles_of(call);
     const bool conv = sbit__streq(roles->shape_as, "Conv");
     const int32_t inputs[3] = {roles->x, roles->w, conv ? roles->bias : -1};
-    SBIT__TRY(sbit__op_inputs(call, roles->w + 1, 9, error));
+    SBIT__TRY(sbit__op_inputs(call, roles->w + 1, sbit__q_role_limit(roles), error));
     SBIT__TRY(sbit__op_dtypes(call, 1u << roles->w, call->row->types, error));
     SBIT__TRY(sbit__q_product_params(call, roles, error));
     return sbit__q_infer_as(call, roles->shape_as, roles->version, inputs, 3,
