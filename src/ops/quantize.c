@@ -570,17 +570,51 @@ static sbit_status sbit__fake_quantize_run(const sbit_op_call *call, sbit_error 
     return SBIT_OK;
 }
 
+/* >>channels */
+
+/* Scales, and zero points, along an axis belong to its channels. Integers that are constants go
+ * nowhere: pruning takes their floats instead (sparse/packed.c). */
+static sbit_status sbit__qdq_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const sbit_type *x = call->op->in_type[0];
+    const int32_t *channels = NULL, *params = NULL;
+    int32_t axis = 0;
+    if (call->is_constant(call, 0)) {
+        return call->stop(call, "reads constant integers", error);
+    }
+    if (sbit_node_int(call->op->node, "block_size", 0) != 0) {
+        return call->stop(call, "has a scale for each block", error);
+    }
+    for (int32_t i = 1; i < call->op->input_count && sbit__in_type(call->op, i) != NULL; i++) {
+        if (sbit__type_size(call->op->in_type[i]) == 1) {
+            continue;
+        }
+        if (!call->is_constant(call, i)) {
+            return call->stop(call, "has scales that are computed", error);
+        }
+        SBIT__TRY(sbit__op_axis(call->op, sbit_node_int(call->op->node, "axis", 1), x->rank, &axis, error));
+        SBIT__TRY(call->labels(call, 0, axis, 1, SBIT_ROLE_PARAM, &channels, error));
+        SBIT__TRY(call->labels(call, i, 0, 1, SBIT_ROLE_PARAM, &params, error));
+        for (int64_t c = 0; c < x->dims[axis].value; c++) {
+            call->join(call, channels[c], params[c]);
+        }
+    }
+    return call->pass(call, 0, "", error);
+}
+
+static const sbit_op_channel sbit__qdq_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0, sbit__qdq_label};
+
 /* >>rows */
 
 #define SBIT__QDQ_Q(domain, version, types)                                                              \
     {                                                                                              \
         domain, "QuantizeLinear", version, types, 0, 0, sbit__quantize_infer, NULL,                    \
-            sbit__quantize_run_op, NULL, NULL, NULL, NULL, NULL                                    \
+            sbit__quantize_run_op, NULL, NULL, NULL, &sbit__qdq_channel, NULL                      \
     }
 #define SBIT__QDQ_DQ(domain, version, types)                                                             \
     {                                                                                              \
         domain, "DequantizeLinear", version, types, 0, 0, sbit__dequantize_infer, NULL,                \
-            sbit__dequantize_run_op, NULL, NULL, NULL, NULL, NULL                                  \
+            sbit__dequantize_run_op, NULL, NULL, NULL, &sbit__qdq_channel, NULL                    \
     }
 #define SBIT__QDQ_FROM1 (SBIT_T(SBIT_F32) | SBIT_T(SBIT_I32))
 #define SBIT__QDQ_FROM19 (SBIT__QDQ_FROM1 | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16))

@@ -362,3 +362,106 @@ SBIT__FN sbit_status sbit__format_nbits(sbit_graph *graph, sbit_error *error)
     SBIT__TRY(sbit__format_bodies(graph, sbit__format_nbits, error));
     return sbit__wlayer_each(graph, sbit__nbits_possible, sbit__nbits_rewrite, error);
 }
+
+/* ---- and back: codes of 4 or 8 bits in blocks of consecutive inputs, scales in float32 */
+
+static int64_t sbit__nbits_code(const sbit_tensor *packed, int64_t row_bytes, int64_t bits, int64_t row, int64_t i)
+{
+    const uint8_t *bytes = (const uint8_t *)packed->data + row * row_bytes + i * bits / 8;
+    return *bytes >> i * bits % 8 & (((int64_t)1 << bits) - 1);
+}
+
+static bool sbit__nbits_undoable(const sbit_graph *graph, const sbit_node *node)
+{
+    const sbit_tensor *b = sbit__format_constant(graph, node, 1), *scales = sbit__format_constant(graph, node, 2);
+    const sbit_tensor *zeros = sbit__format_constant(graph, node, 3);
+    const int64_t bits = sbit_node_int(node, "bits", 4), block = sbit_node_int(node, "block_size", 0);
+    const int64_t n = sbit_node_int(node, "N", 0), k = sbit_node_int(node, "K", 0);
+    if (!sbit__streq(node->domain, "com.microsoft") || !sbit__streq(node->op_type, "MatMulNBits") || b == NULL ||
+        scales == NULL || scales->dtype != SBIT_F32 || (bits != 4 && bits != 8) || block < 16 || n < 1 || k < 1 ||
+        (zeros != NULL && zeros->dtype != SBIT_U8) ||
+        (zeros == NULL && node->input_count > 3 && node->inputs[3].idx != 0) ||
+        (node->input_count > 4 && node->inputs[4].idx != 0)) {
+        return false;
+    }
+    const int64_t blocks = (k + block - 1) / block;
+    return sbit_tensor_bytes(b) == (size_t)(n * blocks * block * bits / 8) &&
+           sbit_tensor_count(scales) == n * blocks &&
+           (zeros == NULL || sbit_tensor_count(zeros) == n * ((blocks * bits + 7) / 8));
+}
+
+/* Codes [K,N], scales and zero points [blocks,N]. */
+static void sbit__nbits_unpack(const sbit_graph *graph, const sbit_node *node, sbit_tensor t[3])
+{
+    const sbit_tensor *b = sbit__format_constant(graph, node, 1), *scales = sbit__format_constant(graph, node, 2);
+    const sbit_tensor *zeros = sbit__format_constant(graph, node, 3);
+    const int64_t bits = sbit_node_int(node, "bits", 4), block = sbit_node_int(node, "block_size", 0);
+    const int64_t k = t[0].dims[0], n = t[0].dims[1], blocks = t[1].dims[0];
+    for (int64_t r = 0; r < n; r++) {
+        for (int64_t i = 0; i < k; i++) {
+            const int64_t q = sbit__nbits_code(b, blocks * block * bits / 8, bits, r, i);
+            sbit__tensor_set_f64(&t[0], i * n + r, (double)q);
+        }
+        for (int64_t i = 0; i < blocks; i++) {
+            const int64_t z = zeros != NULL ? sbit__nbits_code(zeros, (blocks * bits + 7) / 8, bits, r, i)
+                                            : (int64_t)1 << (bits - 1);
+            sbit__tensor_set_f64(&t[1], i * n + r, sbit__tensor_f64_at(scales, r * blocks + i));
+            sbit__tensor_set_f64(&t[2], i * n + r, (double)z);
+        }
+    }
+}
+
+static sbit_status sbit__nbits_undo(sbit_graph *graph, const sbit_node *node, sbit_error *error)
+{
+    static const char *const what[] = {"codes", "scales", "zero_points"};
+    const int64_t block = sbit_node_int(node, "block_size", 0), k = sbit_node_int(node, "K", 0);
+    const int64_t dims[2] = {k, sbit_node_int(node, "N", 0)}, parts[2] = {(k + block - 1) / block, dims[1]};
+    const sbit_dtype codes = sbit_node_int(node, "bits", 4) == 4 ? SBIT_U4 : SBIT_U8;
+    const sbit_attr attrs[2] = {sbit__attr_int("axis", 0), sbit__attr_int("block_size", block)};
+    const sbit_value_id bias = sbit__node_in(node, 5);
+    sbit_tensor t[3];
+    sbit__wlayer w;
+    sbit_value_id inputs[3], y;
+    sbit_status status = SBIT_OK;
+    memset(t, 0, sizeof t);
+    memset(&w, 0, sizeof w);
+    w.graph = graph;
+    w.node = node;
+    for (int i = 0; i < 3 && status == SBIT_OK; i++) {
+        status = sbit_tensor_alloc(sbit_graph_ctx(graph), i == 1 ? SBIT_F32 : codes, 2, i == 0 ? dims : parts, &t[i], error);
+    }
+    if (status == SBIT_OK) {
+        sbit__nbits_unpack(graph, node, t);
+    }
+    for (int i = 0; i < 3 && status == SBIT_OK; i++) {
+        status = sbit__wlayer_take(&w, what[i], &t[i], &inputs[i], error);
+    }
+    for (int i = 0; i < 3; i++) {
+        sbit_tensor_free(sbit_graph_ctx(graph), &t[i]);
+    }
+    SBIT__TRY(status);
+    SBIT__TRY(sbit__format_add(graph, node, "", "DequantizeLinear", inputs, 3, attrs, 2, &y, 1, error));
+    SBIT__TRY(sbit__wlayer_binary(&w, "MatMul", node->inputs[0], y, &y, error));
+    if (bias.idx != 0) {
+        SBIT__TRY(sbit__wlayer_binary(&w, "Add", y, bias, &y, error));
+    }
+    return sbit__wlayer_finish(&w, y, error);
+}
+
+SBIT__FN sbit_status sbit__format_undo_nbits(sbit_graph *graph, bool *any, sbit_error *error)
+{
+    const uint32_t limit = sbit_graph_node_limit(graph);
+    *any = false;
+    for (uint32_t i = 1; i < limit; i++) {
+        const sbit_node_id id = {i};
+        if (sbit_graph_node_alive(graph, id) && sbit__nbits_undoable(graph, sbit_graph_node(graph, id))) {
+            if (!*any && sbit_graph_opset(graph, "") < 21) { /* DequantizeLinear in blocks */
+                SBIT__TRY(sbit_graph_lift_opset(graph, 21, error));
+            }
+            *any = true;
+            SBIT__TRY(sbit__nbits_undo(graph, sbit_graph_node(graph, id), error));
+        }
+    }
+    sbit__format_clean(graph);
+    return SBIT_OK;
+}

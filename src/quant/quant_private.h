@@ -359,6 +359,8 @@ SBIT__FN sbit_status sbit__format_bodies(sbit_graph *graph,
 SBIT__FN sbit_status sbit__format_qdq(sbit_graph *graph, sbit_error *error);
 SBIT__FN sbit_status sbit__format_dynamic(sbit_graph *graph, sbit_error *error);
 SBIT__FN sbit_status sbit__format_nbits(sbit_graph *graph, sbit_error *error);
+/* MatMulNBits of one graph (not of its bodies) becomes MatMul of DequantizeLinear in blocks. */
+SBIT__FN sbit_status sbit__format_undo_nbits(sbit_graph *graph, bool *any, sbit_error *error);
 /* The row of a format; an error that names the known ones. */
 SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
                                       const sbit_format_row **out, sbit_error *error);

@@ -138,35 +138,87 @@ static void sbit__slicer_copy(const sbit__slicer *slicer, sbit_tensor *to)
     }
 }
 
-static sbit_status sbit__cut_constant(const sbit_sparse *sparse, sbit_graph *graph,
-                                      sbit_value_id id, sbit__arena *arena, sbit_error *error)
+/* What goes of a constant, of the size that `from` has. */
+static sbit_status sbit__slicer_of(const sbit_sparse *sparse, sbit_value_id id, const sbit_tensor *from,
+                                   sbit__arena *arena, sbit__slicer *slicer, sbit_error *error)
 {
     const sbit__labeler *labeler = &sparse->labeler;
     const sbit__channel_labels *labels = &labeler->of[id.idx];
-    sbit__slicer slicer;
-    sbit_tensor cut;
-    int64_t dims[SBIT_MAX_RANK];
-    memset(&slicer, 0, sizeof slicer);
-    slicer.from = &sbit_graph_value(graph, id)->constant;
+    memset(slicer, 0, sizeof *slicer);
+    slicer->from = from;
     for (size_t m = 0; m < labeler->member_count; m++) {
         const sbit__member *member = &labeler->members[m];
         if (member->value.idx == id.idx) {
-            SBIT__TRY(sbit__slicer_add(sparse, &slicer, member->axis, member->labels, member->parts,
+            SBIT__TRY(sbit__slicer_add(sparse, slicer, member->axis, member->labels, member->parts,
                                        arena, error));
         }
     }
-    if (labels->form == SBIT__LABELS_AXIS) {
-        SBIT__TRY(sbit__slicer_add(sparse, &slicer, labels->axis, labels->at, 1, arena, error));
+    return labels->form == SBIT__LABELS_AXIS
+               ? sbit__slicer_add(sparse, slicer, labels->axis, labels->at, 1, arena, error)
+               : SBIT_OK;
+}
+
+static sbit_status sbit__slicer_cut(const sbit_sparse *sparse, const sbit__slicer *slicer, sbit_tensor *out,
+                                    sbit_error *error)
+{
+    int64_t dims[SBIT_MAX_RANK];
+    for (int32_t axis = 0; axis < slicer->from->rank; axis++) {
+        dims[axis] = slicer->stays[axis] != NULL ? slicer->kept[axis] : slicer->from->dims[axis];
     }
+    SBIT__TRY(sbit_tensor_alloc(sparse->ctx, slicer->from->dtype, slicer->from->rank, dims, out, error));
+    sbit__slicer_copy(slicer, out);
+    return SBIT_OK;
+}
+
+/* One entry stands for `block` indices of an axis, of which all or none go. */
+static sbit_status sbit__slicer_block(sbit__slicer *slicer, int32_t axis, int64_t block, int64_t length,
+                                      sbit__arena *arena, sbit_error *error)
+{
+    const int64_t n = (length + block - 1) / block;
+    bool *stays = (bool *)sbit__arena_array(arena, (size_t)n + 1, sizeof *stays);
+    if (stays == NULL) {
+        return sbit__fail_oom(error, (size_t)n);
+    }
+    slicer->kept[axis] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        stays[i] = slicer->stays[axis][i * block];
+        slicer->kept[axis] += stays[i] ? 1 : 0;
+    }
+    slicer->stays[axis] = stays;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__cut_like(const sbit_sparse *sparse, sbit_value_id constant, int32_t only,
+                                    int32_t blocked, int64_t block, const sbit_tensor *from,
+                                    sbit__arena *arena, sbit_tensor *out, sbit_error *error)
+{
+    const sbit_tensor *whole = &sbit_graph_value(sparse->graph, constant)->constant;
+    sbit__slicer slicer;
+    SBIT__TRY(sbit__slicer_of(sparse, constant, whole, arena, &slicer, error));
+    if (only >= 0) {
+        slicer.stays[0] = slicer.stays[only];
+        slicer.kept[0] = slicer.kept[only];
+    } else if (slicer.stays[blocked] != NULL) {
+        SBIT__TRY(sbit__slicer_block(&slicer, blocked, block, whole->dims[blocked], arena, error));
+    }
+    for (int32_t i = 0; i < SBIT_MAX_RANK; i++) {
+        slicer.parts[i] = 1;
+        slicer.stays[i] = i < from->rank ? slicer.stays[i] : NULL;
+    }
+    slicer.from = from;
+    return sbit__slicer_cut(sparse, &slicer, out, error);
+}
+
+static sbit_status sbit__cut_constant(const sbit_sparse *sparse, sbit_graph *graph,
+                                      sbit_value_id id, sbit__arena *arena, sbit_error *error)
+{
+    sbit__slicer slicer;
+    sbit_tensor cut;
+    SBIT__TRY(sbit__slicer_of(sparse, id, &sbit_graph_value(graph, id)->constant, arena, &slicer, error));
     if (!slicer.any) {
         return SBIT_OK;
     }
-    for (int32_t axis = 0; axis < slicer.from->rank; axis++) {
-        dims[axis] = slicer.stays[axis] != NULL ? slicer.kept[axis] : slicer.from->dims[axis];
-    }
-    SBIT__TRY(
-        sbit_tensor_alloc(sparse->ctx, slicer.from->dtype, slicer.from->rank, dims, &cut, error));
-    sbit__slicer_copy(&slicer, &cut);
+    SBIT__TRY(sbit__slicer_cut(sparse, &slicer, &cut, error));
     const sbit_status status = sbit_graph_set_constant(graph, id, &cut, error);
     sbit_tensor_free(sparse->ctx, &cut);
     return status;

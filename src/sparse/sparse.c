@@ -97,14 +97,17 @@ static sbit_status sbit__sparse_fill(sbit_sparse *sparse, const sbit_graph *grap
     simplify.skip_count = 1;
     SBIT__TRY(sbit_graph_clone(graph, &sparse->original, error));
     SBIT__TRY(sbit_graph_clone(graph, &sparse->graph, error));
+    SBIT__TRY(sbit__packed_unpack(sparse, error));
     SBIT__TRY(sbit_simplify(sparse->graph, &simplify, NULL, error));
     SBIT__TRY(sbit__sparse_prepare(sparse->graph, &sparse->arena, error));
+    SBIT__TRY(sbit__packed_open(sparse, error));
     SBIT__TRY(sbit__options_copy(&sparse->arena, sbit__sconfig_options(config), &sparse->options,
                                  error));
     SBIT__TRY(sbit__sparse_outputs(sparse, config, error));
     SBIT__TRY(sbit__labeler_run(&sparse->labeler, sparse->graph, sparse->outputs,
                                 sbit_options_bool(&sparse->options, "INEXACT_NORM"), &sparse->arena,
                                 error));
+    sbit__packed_join(sparse);
     SBIT__TRY(sbit__groups_make(&sparse->labeler, &sparse->groups, error));
     SBIT__TRY(sbit__sparse_arrays(sparse, error));
     sbit__originals_find(sparse);
@@ -470,7 +473,15 @@ SPARSEBIT_API sbit_status sbit_sparse_check_cut(sbit_sparse *sparse, sbit_error 
 SPARSEBIT_API sbit_status sbit_sparse_masked(sbit_sparse *sparse, sbit_graph **out,
                                              sbit_error *error)
 {
-    return sbit__sparse_masked_graph(sparse, out, error);
+    sbit_graph *graph = NULL;
+    SBIT__TRY(sbit__sparse_masked_graph(sparse, &graph, error));
+    const sbit_status status = sbit__packed_close(sparse, graph, error);
+    if (status != SBIT_OK) {
+        sbit_graph_destroy(graph);
+        return status;
+    }
+    *out = graph;
+    return SBIT_OK;
 }
 
 /* From masks that anyone made: what is masked everywhere, stays balanced, and is a constant. */
@@ -505,6 +516,7 @@ static sbit_status sbit__sparse_cut(sbit_sparse *sparse, sbit_graph *masked, sbi
         SBIT__TRY(sbit__folded_apply(sparse, *shrunk, &sparse->folded, error));
         SBIT__TRY(sbit__cut(sparse, *shrunk, error));
     }
+    SBIT__TRY(sbit__packed_close(sparse, *shrunk, error));
     return sbit_simplify(*shrunk, &simplify, NULL, error);
 }
 

@@ -4,6 +4,7 @@
  *
  * From a graph to what may be cut:
  *   shuffle.c    the graph is made easy to cut
+ *   packed.c     weights that are integers: their floats, and back
  *   labels.c     what every position is called: labels, joining, the labels of one value
  *   elements.c   elementwise operators: equal positions, after broadcasting, are one channel
  *   contract.c   products of two activations
@@ -235,6 +236,14 @@ typedef struct sbit__folded {
     float **low, **high; /* by value: by index of its labels' axis; NULL: nothing removed there */
 } sbit__folded;
 
+/* Integers that are a constant: packed.c. */
+typedef struct sbit__packed {
+    sbit_node_id node;    /* their DequantizeLinear, which nothing reads while ... */
+    sbit_value_id floats; /* ... this takes its place */
+    int32_t axis;         /* of the scales; -1: one */
+    int64_t block;        /* of indices along it; 0: none */
+} sbit__packed;
+
 struct sbit_sparse {
     sbit_ctx *ctx;
     sbit__arena arena;
@@ -242,6 +251,9 @@ struct sbit_sparse {
     sbit_graph *graph;    /* simplified */
     sbit_graph *original; /* the user's; NULL: weights were set that it has not */
     const char *outputs;  /* that may lose channels: sbit__labeler */
+    const char *format;   /* that the model had, and gets again; NULL: it was no other */
+    sbit__packed *packed;
+    size_t packed_count;
     sbit_options options; /* of no layer: SEARCH and its rows' keys */
     bool *in_original;    /* by value: a constant that the same nodes read in the user's graph */
     sbit__labeler labeler;
@@ -262,6 +274,21 @@ struct sbit_sparse {
     const char **group_names;
     int64_t *group_kept;
 };
+
+/* packed.c */
+/* Operators on integers become pairs; format says what they were. */
+SBIT__FN sbit_status sbit__packed_unpack(sbit_sparse *sparse, sbit_error *error);
+/* Constant integers become floats: packed. */
+SBIT__FN sbit_status sbit__packed_open(sbit_sparse *sparse, sbit_error *error);
+/* The channels that share a scale of a block are one. After labels, before groups. */
+SBIT__FN void sbit__packed_join(sbit_sparse *sparse);
+/* A copy of the graph, cut or not, gets integers again, and its format. */
+SBIT__FN sbit_status sbit__packed_close(const sbit_sparse *sparse, sbit_graph *graph, sbit_error *error);
+
+/* A copy of the user's graph gets the integers of changed floats; *has false: it has no such node. */
+SBIT__FN sbit_status sbit__packed_original(const sbit_sparse *sparse, sbit_value_id floats,
+                                           const sbit_tensor *now, sbit_graph *copy, bool *has,
+                                           sbit_error *error);
 
 /* layers.c: weights, their settings and scores */
 SBIT__FN sbit_status sbit__layers_make(sbit_sparse *sparse, sbit_sconfig *config,
@@ -355,6 +382,11 @@ SBIT__FN bool sbit__cut_touches(const sbit_sparse *sparse, sbit_value_id value, 
 SBIT__FN sbit_status sbit__cut_stays(const sbit_sparse *sparse, sbit_value_id value, int32_t axis,
                                      sbit__arena *arena, bool **out, sbit_error *error);
 SBIT__FN bool sbit__class_is_removed(const sbit_sparse *sparse, int32_t label);
+/* Another tensor loses what a constant loses: along its only axis what `only` of the constant does, or
+ * (only -1) along all axes, of which one entry stands for `block` indices of `blocked`. Allocated. */
+SBIT__FN sbit_status sbit__cut_like(const sbit_sparse *sparse, sbit_value_id constant, int32_t only,
+                                    int32_t blocked, int64_t block, const sbit_tensor *from,
+                                    sbit__arena *arena, sbit_tensor *out, sbit_error *error);
 
 /* follow.c: attributes and index inputs follow the new shapes */
 SBIT__FN sbit_status sbit__cut_follow(sbit_sparse *sparse, sbit_graph *graph, sbit_node_id node,

@@ -288,6 +288,8 @@ static sbit_status sbit__verify_mask_original(const sbit_sparse *sparse, const s
             *all = sparse->in_original[v];
             if (*all) {
                 SBIT__TRY(sbit__originals_put(sparse, copy, id, now, error));
+            } else {
+                SBIT__TRY(sbit__packed_original(sparse, id, now, copy, all, error));
             }
         }
     }
@@ -308,9 +310,27 @@ static sbit_status sbit__verify_original(sbit__verify *v, const sbit_graph *mask
     if (status == SBIT_OK && all) {
         status = sbit__verify_pair(v, "the masked model", copy, "the smaller one", shrunk, error);
     } else if (status == SBIT_OK && !changed) {
-        status = sbit__verify_pair(v, "the model", sparse->original, "its simplified copy",
-                                   sparse->graph, error);
+        sbit_graph_destroy(copy);
+        copy = NULL;
+        SBIT__TRY(sbit_graph_clone(sparse->graph, &copy, error));
+        status = sbit__packed_close(sparse, copy, error);
+        status = status == SBIT_OK ? sbit__verify_pair(v, "the model", sparse->original, "its simplified copy",
+                                                       copy, error)
+                                   : status;
     }
+    sbit_graph_destroy(copy);
+    return status;
+}
+
+static sbit_status sbit__verify_masked(sbit__verify *v, const sbit_graph *masked, sbit_graph *shrunk,
+                                       sbit_error *error)
+{
+    sbit_graph *copy = NULL;
+    SBIT__TRY(sbit_graph_clone(masked, &copy, error));
+    sbit_status status = sbit__packed_close(v->sparse, copy, error);
+    status = status == SBIT_OK
+                 ? sbit__verify_pair(v, "the masked graph", copy, "the smaller one", shrunk, error)
+                 : status;
     sbit_graph_destroy(copy);
     return status;
 }
@@ -333,6 +353,6 @@ SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked
                   "a normalized axis lost channels (INEXACT_NORM): the smaller model is not the masked one");
         return sbit__verify_pair(&v, "the smaller graph", shrunk, "itself", shrunk, error);
     }
-    SBIT__TRY(sbit__verify_pair(&v, "the masked graph", masked, "the smaller one", shrunk, error));
+    SBIT__TRY(sbit__verify_masked(&v, masked, shrunk, error));
     return sparse->original != NULL ? sbit__verify_original(&v, masked, shrunk, error) : SBIT_OK;
 }
