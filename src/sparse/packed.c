@@ -151,6 +151,27 @@ static sbit_status sbit__packed_cut(const sbit_sparse *sparse, const sbit__packe
                           p->block > 0 ? p->block : 1, &whole, arena, out, error);
 }
 
+/* By way of floats: integers may share bytes. */
+static sbit_status sbit__packed_cut_zero(const sbit_sparse *sparse, const sbit__packed *p, const sbit_tensor *now,
+                                         const sbit_tensor *zero, sbit__arena *arena, sbit_tensor *out,
+                                         sbit_error *error)
+{
+    sbit_tensor all, left;
+    memset(&left, 0, sizeof left);
+    SBIT__TRY(sbit_tensor_alloc(sparse->ctx, SBIT_F32, zero->rank, zero->dims, &all, error));
+    for (int64_t i = 0; i < sbit_tensor_count(zero); i++) {
+        ((float *)all.data)[i] = (float)sbit__tensor_f64_at(zero, i);
+    }
+    sbit_status status = sbit__packed_cut(sparse, p, now, &all, arena, &left, error);
+    status = status == SBIT_OK ? sbit_tensor_alloc(sparse->ctx, zero->dtype, left.rank, left.dims, out, error) : status;
+    for (int64_t i = 0; status == SBIT_OK && i < sbit_tensor_count(&left); i++) {
+        sbit__tensor_set_f64(out, i, (double)((const float *)left.data)[i]);
+    }
+    sbit_tensor_free(sparse->ctx, &all);
+    sbit_tensor_free(sparse->ctx, &left);
+    return status;
+}
+
 static sbit_status sbit__packed_put(sbit_graph *graph, const sbit__packed *p, size_t input, sbit_tensor *tensor,
                                     sbit_error *error)
 {
@@ -197,7 +218,7 @@ static sbit_status sbit__packed_close_one(const sbit_sparse *sparse, sbit_graph 
     const sbit_dtype dtype = sbit__format_constant(sparse->graph, was, 0)->dtype;
     SBIT__TRY(sbit__packed_cut(sparse, p, floats, sbit__format_constant(sparse->graph, was, 1), arena, &t[1], error));
     if (zero != NULL) {
-        SBIT__TRY(sbit__packed_cut(sparse, p, floats, zero, arena, &t[2], error));
+        SBIT__TRY(sbit__packed_cut_zero(sparse, p, floats, zero, arena, &t[2], error));
     }
     SBIT__TRY(sbit_tensor_alloc(sparse->ctx, dtype, floats->rank, floats->dims, &t[0], error));
     sbit__packed_round(p, floats, &t[1], zero != NULL ? &t[2] : NULL, &t[0]);
