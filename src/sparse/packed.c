@@ -105,7 +105,7 @@ SBIT__FN sbit_status sbit__packed_open(sbit_sparse *sparse, sbit_error *error)
     size_t count = 0;
     sbit__packed p;
     for (sbit_node_id id = sbit_graph_first(sparse->graph); id.idx != 0; id = sbit_graph_next(sparse->graph, id)) {
-        count += sbit__packed_of(sparse->graph, sbit_graph_node(sparse->graph, id), &p) ? 1 : 0;
+        count += sbit__packed_of(sparse->graph, sbit_graph_node(sparse->graph, id), &p) ? 1u : 0u;
     }
     sparse->packed = (sbit__packed *)sbit__arena_array(&sparse->arena, count + 1, sizeof p);
     if (sparse->packed == NULL) {
