@@ -804,7 +804,7 @@ static bool quantizer_calibrate(quantized *q, const float *data)
     sbit_error error;
     sbit_quantizer_call call = quantizer_call(q);
     const sbit_observer_row *row =
-        q->row->statistics != NULL ? q->row->statistics(q->r.target) : NULL;
+        q->row->statistics != NULL ? q->row->statistics(q->r.target, call.options) : NULL;
     const bool own = row != NULL;
     const sbit_observer_call observer = rows_observer_call(&q->r);
     float *range = (float *)calloc(parts, 2 * sizeof *range);
