@@ -9,6 +9,7 @@
 #include "elements_private.h"
 #include "window_private.h"
 
+#if !SPARSEBIT_NO_OPS_ML
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -84,5 +85,6 @@ SBIT__FN void sbit__ml_store(sbit_tensor *out, int64_t row, const double *y, int
 #ifdef __cplusplus
 }
 #endif
+#endif /* SPARSEBIT_NO_OPS_ML */
 
 #endif /* SBIT_ML_PRIVATE_H */

@@ -4,12 +4,14 @@ refused has a reason in LEFT_OUT (or, for input 0, in `sparsebit operators --mis
 import collections
 import json
 import os
+import zlib
 
 import onnx
 from onnx import TensorProto, helper
 
 import _common as c
 
+ALL = os.environ.get("SPARSEBIT_CHECK_ALL") == "1"  # otherwise every fourth type
 CODES = {"tensor(%s)" % name: code for name, code in (
     ("float", TensorProto.FLOAT), ("double", TensorProto.DOUBLE), ("float16", TensorProto.FLOAT16),
     ("bfloat16", TensorProto.BFLOAT16), ("string", TensorProto.STRING), ("bool", TensorProto.BOOL),
@@ -83,6 +85,8 @@ def main():
             for constraint in schema.type_constraints:
                 for text in constraint.allowed_type_strs:
                     key = node.op_type, constraint.type_param_str, text, schema.since_version
+                    if not ALL and zlib.crc32(repr(key).encode()) % 4:
+                        continue
                     new = retyped(model, schema, key[1], CODES[text]) if text in CODES and key not in done else None
                     if new is None:
                         continue
@@ -103,7 +107,7 @@ def main():
                  if k[0] not in left[op] and reasoned is not None and k[0] not in reasoned}
         if names:
             c.check(False, "%s.%s refuses %s: %s" % (op, param, sorted(names), list(names.values())[0]))
-    return c.check(len(done) > 3000, "%d types of inputs are taken, %d models tried" % (len(done), tried))
+    return c.check(len(done) > (3000 if ALL else 700), "%d types of inputs are taken, %d models tried" % (len(done), tried))
 
 
 main()
