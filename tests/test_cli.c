@@ -1637,11 +1637,41 @@ TEST(cli_unsupported_by_operator)
     CHECK(at != NULL && strstr(at + 4, "Spin") == NULL);
 }
 
+/* Concat and Cast lack what they must have, Relu has an input too many; each works on its own. */
+static void make_broken(const char *path)
+{
+    static const char *const types[] = {"Concat", "Cast", "Relu", "Neg"};
+    maker m;
+    const int64_t dims[1] = {4};
+    sbit_node_desc desc;
+    sbit_node_id node;
+    maker_begin(&m);
+    sbit_value_id in[2] = {maker_input(&m, "x", 1, dims), {0}}, last = in[0];
+    in[1] = in[0];
+    for (int i = 0; i < 4; i++) {
+        last = maker_value(&m, "v", 1, dims);
+        memset(&desc, 0, sizeof desc);
+        desc.op_type = types[i];
+        desc.inputs = in;
+        desc.outputs = &last;
+        desc.input_count = i == 0 || i == 2 ? 2 : 1;
+        desc.output_count = 1;
+        CHECK_OK(sbit_graph_add_node(m.graph, &desc, &node, &m.error), m.error);
+    }
+    maker_save(&m, last, path);
+}
+
 TEST(cli_check_tells_all)
 {
     make_net_files();
     make_foreign(TMP "foreign.onnx");
     put_file(TMP "other.onnx", "PK\003\004 zip", 8);
+    make_broken(TMP "broken.onnx");
+    CHECK_EQ_I64(RUN("check %sbroken.onnx", TMP), 1);
+    CHECK_CONTAINS(cli.out, "attribute 'axis' is missing");
+    CHECK_CONTAINS(cli.out, "attribute 'to' is missing");
+    CHECK_CONTAINS(cli.out, "it has 2 inputs, but needs at most 1");
+    CHECK_CONTAINS(cli.out, "3 errors, 0 warnings");
     CHECK_EQ_I64(RUN("check %s", NET), 0);
     CHECK_STR(cli.out, "0 errors, 0 warnings\n");
     CHECK_EQ_I64(RUN("check %sforeign.onnx", TMP), 1);

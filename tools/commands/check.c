@@ -6,6 +6,7 @@
 #include "report/unsupported.h"
 
 #include <stdlib.h> /* realloc, free */
+#include <string.h> /* strncmp */
 
 typedef struct cli_finding {
     bool error; /* else a warning */
@@ -40,21 +41,50 @@ static void cli_find_log(sbit_log_level level, const char *message, void *user)
     }
 }
 
-/* What the graph itself tells: shapes, operators. */
+/* The node that an error of inference begins with; none: it is of a body, or of no node. */
+static sbit_node_id cli_check_node(const sbit_graph *graph, const char *message)
+{
+    char text[400];
+    sbit_node_id id = sbit_graph_first(graph);
+    for (; id.idx != 0; id = sbit_graph_next(graph, id)) {
+        sbit_graph_describe(graph, id, text, sizeof text);
+        const size_t size = strlen(text);
+        if (strncmp(message, text, size) == 0 && message[size] == ':') {
+            return id;
+        }
+    }
+    return id;
+}
+
+/* What the graph itself tells: operators, shapes. Inference stops at its first error, so a node that
+ * has one becomes an operator that nobody knows, behind which shapes are not known. */
 static int cli_check_graph(sbit_graph *graph, cli_findings *f)
 {
-    sbit_error error;
+    enum { MOST = 100 };
     cli_missing missing;
-    memset(&error, 0, sizeof error);
-    if (sbit_infer(graph, &error) != SBIT_OK) {
-        cli_find(f, true, "shapes", error.message);
-    }
     int code = cli_missing_find(graph, &missing);
     for (size_t i = 0; code == CLI_OK && i < missing.count; i++) {
         char text[600];
         cli_find(f, true, "operator", cli_missing_text(&missing.items[i], text, sizeof text));
     }
     cli_missing_free(&missing);
+    for (int i = 0; code == CLI_OK && i < MOST; i++) {
+        sbit_error error, other;
+        char type[128];
+        memset(&error, 0, sizeof error);
+        if (sbit_infer(graph, &error) == SBIT_OK) {
+            break;
+        }
+        cli_find(f, true, "shapes", error.message);
+        const sbit_node_id id = cli_check_node(graph, error.message);
+        if (id.idx == 0) {
+            break;
+        }
+        snprintf(type, sizeof type, "%s", sbit_graph_node(graph, id)->op_type);
+        if (sbit_graph_set_op(graph, id, "sparsebit.broken", type, &other) != SBIT_OK) {
+            break;
+        }
+    }
     return code;
 }
 
