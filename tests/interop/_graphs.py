@@ -439,6 +439,7 @@ class Typed(Builder):
 
     def __init__(self, seed):
         super().__init__(seed, "typed")
+        self.opset = self.pick(*OPSETS, 22, 23)
         self.types, self.functions = {}, []
 
     # ---- pieces
@@ -560,6 +561,8 @@ class Typed(Builder):
         if not x:
             return None
         own = self.types[x][0]
+        if own == F32 and self.some(0, 3) == 0:  # there and back: the type is for storage
+            return self.node("Cast", [self.node("Cast", [x], to=TensorProto.BFLOAT16)], to=F32)
         to = self.pick(*(t for t in NUMBERS + (BOOL, F16) if t != own and not (own == F16 and t in INTS)))
         if own in (F32, F64) and to in INTS:
             if self.opset < 12:
@@ -632,6 +635,12 @@ class Typed(Builder):
         scale = self.constant(self.rng.uniform(0.05, 0.5, dims))
         zero = self.constant_of(to, self.rng.integers(0, 6, dims))
         attrs = {} if axis is None else {"axis": axis}
+        if shape and self.opset >= 21 and self.some(0, 1):  # blocks along an axis
+            axis = self.some(0, len(shape) - 1)
+            block = self.pick(*(b for b in range(1, shape[axis] + 1) if shape[axis] % b == 0))
+            dims = tuple(d // block if i == axis else d for i, d in enumerate(shape))
+            scale, zero = self.constant(self.rng.uniform(0.05, 0.5, dims)), self.constant_of(to, self.rng.integers(0, 6, dims))
+            attrs = {"axis": axis, "block_size": block}
         q = self.node("QuantizeLinear", [x, scale, zero], **attrs)
         return self.node("DequantizeLinear", [q, scale, zero], **attrs) if self.some(0, 1) else q
 
