@@ -169,8 +169,10 @@ static int cli_profile_table(const cli_inputs *inputs, const cli_profile *profil
             cli_count_text((double)sbit_graph_node_macs(graph, at->node), text, sizeof text));
         double share = 0.0;
         const double rate = cli_profile_rate(inputs, profile, at, &share);
-        cli_table_cell(&table, rate > 0.0 ? "%.1f" : "", rate);
-        cli_table_cell(&table, rate > 0.0 ? "%.0f %%" : "", 100.0 * share);
+        snprintf(text, sizeof text, "%.1f", rate);
+        cli_table_cell(&table, "%s", rate > 0.0 ? text : "");
+        snprintf(text, sizeof text, "%.0f %%", 100.0 * share);
+        cli_table_cell(&table, "%s", rate > 0.0 ? text : "");
         cli_table_cell(&table, "%s",
                        fused ? cli_node_name(graph, sbit_graph_node(graph, at->fused_into)) : "");
     }
