@@ -247,6 +247,10 @@ static void sbit__last_job_store(sbit__last_job *job)
     }
     job->activates = ep->activation != SBIT__ACT_NONE && ep->activation != SBIT__ACT_CLAMP &&
                      ep->activation != SBIT__ACT_HARDSWISH;
+    if (job->conv->depthwise && ep->residual != NULL) {
+        job->adds = true;
+        job->activates = ep->activation != SBIT__ACT_NONE;
+    }
     job->store.activation = job->activates ? SBIT__ACT_NONE : ep->activation;
     job->store.lo = ep->lo;
     job->store.hi = ep->hi;
@@ -255,8 +259,14 @@ static void sbit__last_job_store(sbit__last_job *job)
 SBIT__FN void sbit__last_activate(const sbit__last_job *job, int64_t rows, int64_t columns,
                                   int64_t step, float *y)
 {
-    for (int64_t i = 0; job->activates && i < rows; i++) {
-        job->elements->f32_activate(columns, y + i * step, job->epilogue);
+    for (int64_t i = 0; (job->adds || job->activates) && i < rows; i++, y += step) {
+        if (job->adds) {
+            const float *residual = job->epilogue->residual + (y - job->y);
+            job->elements->f32_binary(SBIT__BINARY_ADD, columns, y, 1, residual, 1, y);
+        }
+        if (job->activates) {
+            job->elements->f32_activate(columns, y, job->epilogue);
+        }
     }
 }
 
@@ -459,9 +469,6 @@ static void sbit__last_depthwise_row(const sbit__last_job *job, int64_t line, in
         const int64_t to = (line * s->out[2] + at) * c + first;
         w.weights = job->packed + first * s->kernel[1] * s->kernel[2] + k_row * w.weight_row +
                     k_tap * lanes;
-        w.store.residual = job->epilogue != NULL && job->epilogue->residual != NULL
-                               ? job->epilogue->residual + to
-                               : NULL;
         const int64_t from = (ih + k_row * s->dilation[1]) * s->in[2] + iw +
                              k_tap * s->dilation[2];
         if (w.rows == 0 || w.taps == 0) {

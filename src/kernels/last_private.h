@@ -43,7 +43,7 @@ typedef struct sbit__last_window {
     int64_t row_step, tap_step, pixel_step, out_step; /* floats */
     const float *weights; /* of the first row and tap */
     int64_t weight_row, block_step;
-    sbit__last_store store;
+    sbit__last_store store; /* residual: the driver's work */
 } sbit__last_window;
 
 /* Where the outputs of a tile of Winograd's method go: rows x pixels of them lie in the plane. */
@@ -145,7 +145,7 @@ typedef struct sbit__last_job {
     const float *x, *packed, *bias;
     const sbit__epilogue *epilogue;
     sbit__last_store store;
-    bool activates; /* by `elements` */
+    bool adds, activates; /* residual, activation: by `elements` */
     float *y;
     char *scratch;
 } sbit__last_job;

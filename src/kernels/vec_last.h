@@ -15,34 +15,54 @@ SBIT__V_INLINE SBIT__V(vf) SBIT__V(last_bound)(const sbit__last_store *store, bo
                                   : (clamp ? store->lo : -INFINITY));
 }
 
-/* Rows of sums that already lie in the output, `columns` of each: + residual, activation. */
-SBIT__V_TARGET static void SBIT__V(last_finish)(const sbit__last_store *store, int64_t rows,
-                                                int64_t columns, int64_t step, float *out,
-                                                int64_t first)
+/* What becomes of rows of sums: + residual, activation, to out + at. `columns` of a row are stored. */
+SBIT__V_INLINE void SBIT__V(last_put)(int m, int vectors, const sbit__last_store *store,
+                                      const float *residual, int64_t columns, int64_t step,
+                                      SBIT__V(vf) * sum, float *out, int64_t at)
 {
+    const int64_t lanes = SBIT__V(lanes), end = columns - (vectors - 1) * lanes;
     const SBIT__V(vf) lo = SBIT__V(last_bound)(store, false);
     const SBIT__V(vf) hi = SBIT__V(last_bound)(store, true);
-    const SBIT__V(vf) zero = SBIT__V(set_f32)(0.0f), one = SBIT__V(set_f32)(1.0f);
-    const bool gate = store->activation == SBIT__ACT_HARDSWISH;
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t c = 0; c < columns; c += SBIT__V(lanes)) {
-            const int64_t at = first + i * step + c, n = columns - c;
-            SBIT__V(vf) v = SBIT__V(load_f32)(out + at, n);
-            if (store->residual != NULL) {
-                v = SBIT__V(add_f32)(v, SBIT__V(load_f32)(store->residual + at, n));
+    if (residual != NULL) {
+        SBIT__UNROLL16 for (int i = 0; i < m; i++)
+        {
+            SBIT__UNROLL for (int j = 0; j < vectors; j++)
+            {
+                const float *from = residual + at + i * step + j * lanes;
+                const SBIT__V(vf) v = SBIT__V(load_f32)(from, j < vectors - 1 ? lanes : end);
+                sum[i * vectors + j] = SBIT__V(add_f32)(sum[i * vectors + j], v);
             }
-            if (gate) {
-                const SBIT__V(vf) g = SBIT__V(fma_f32)(v, SBIT__V(set_f32)(1.0f / 6.0f),
-                                                       SBIT__V(set_f32)(0.5f));
-                v = SBIT__V(mul_f32)(v, SBIT__V(min_f32)(one, SBIT__V(max_f32)(zero, g)));
+        }
+    }
+    if (store->activation == SBIT__ACT_HARDSWISH) {
+        const SBIT__V(vf) zero = SBIT__V(set_f32)(0.0f), one = SBIT__V(set_f32)(1.0f);
+        const SBIT__V(vf) sixth = SBIT__V(set_f32)(1.0f / 6.0f), half = SBIT__V(set_f32)(0.5f);
+        SBIT__UNROLL16 for (int i = 0; i < m; i++)
+        {
+            SBIT__UNROLL for (int j = 0; j < vectors; j++)
+            {
+                const SBIT__V(vf) v = sum[i * vectors + j];
+                const SBIT__V(vf) g = SBIT__V(max_f32)(zero, SBIT__V(fma_f32)(v, sixth, half));
+                sum[i * vectors + j] = SBIT__V(mul_f32)(v, SBIT__V(min_f32)(one, g));
             }
-            v = SBIT__V(min_f32)(hi, SBIT__V(max_f32)(lo, v));
-            SBIT__V(store_f32)(out + at, n, v);
+        }
+    }
+    SBIT__UNROLL16 for (int i = 0; i < m; i++)
+    {
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            const SBIT__V(vf) v = SBIT__V(max_f32)(lo, sum[i * vectors + j]);
+            SBIT__V(store_f32)
+            (out + at + i * step + j * lanes, j < vectors - 1 ? lanes : end, SBIT__V(min_f32)(hi, v));
         }
     }
 }
 
 /* >>tile */
+
+enum {
+    SBIT__V(last_narrow) = 8 /* rows of a tile with one vector: sums enough to wait for none */
+};
 
 /* sum: m * vectors, row after row */
 SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
@@ -63,7 +83,7 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
         }
     }
     for (int64_t t = 0; t < tile->taps; t++) {
-        const float *x[2 * SBIT__V(last_m)];
+        const float *x[SBIT__V(last_narrow)];
         SBIT__UNROLL16 for (int i = 0; i < m; i++)
         {
             x[i] = row != NULL ? row[t * tile->pitch + first + i]
@@ -86,55 +106,18 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
             }
         }
     }
-    if (tile->store.activation == SBIT__ACT_HARDSWISH) {
-        SBIT__UNROLL16 for (int i = 0; i < m; i++)
-        {
-            SBIT__UNROLL for (int j = 0; j < vectors; j++)
-            {
-                SBIT__V(store_f32)
-                (out + at + i * tile->out_step + j * lanes, tile->columns - j * lanes,
-                 sum[i * vectors + j]);
-            }
-        }
-        SBIT__V(last_finish)(&tile->store, m, tile->columns, tile->out_step, out, at);
-        return;
-    }
-    const SBIT__V(vf) lo = SBIT__V(last_bound)(&tile->store, false);
-    const SBIT__V(vf) hi = SBIT__V(last_bound)(&tile->store, true);
-    const float *residual = tile->store.residual;
-    if (residual != NULL) {
-        SBIT__UNROLL16 for (int i = 0; i < m; i++)
-        {
-            SBIT__UNROLL for (int j = 0; j < vectors; j++)
-            {
-                const float *from = residual + at + i * tile->out_step + j * lanes;
-                const int64_t n = j < vectors - 1 ? lanes : tile->columns - j * lanes;
-                sum[i * vectors + j] =
-                    SBIT__V(add_f32)(sum[i * vectors + j], SBIT__V(load_f32)(from, n));
-            }
-        }
-    }
-    SBIT__UNROLL16 for (int i = 0; i < m; i++)
-    {
-        SBIT__UNROLL for (int j = 0; j < vectors; j++)
-        {
-            const int64_t n = j < vectors - 1 ? lanes : tile->columns - j * lanes;
-            SBIT__V(store_f32)
-            (out + at + i * tile->out_step + j * lanes, n,
-             SBIT__V(min_f32)(hi, SBIT__V(max_f32)(lo, sum[i * vectors + j])));
-        }
-    }
+    SBIT__V(last_put)
+    (m, vectors, &tile->store, tile->store.residual, tile->columns, tile->out_step, sum, out, at);
 }
 
-/* One copy for each size. Rows are cut into nearly equal tiles, so that all are large; with one or
- * two vectors (of four) a tile has up to twice the rows. */
+/* One copy for each size. Rows are cut into nearly equal tiles, so that all are large. */
 #define SBIT__LAST_CASE(m, v)                                                                      \
     case m: {                                                                                      \
         SBIT__V(vf) sum[(m) * (v)];                                                                \
         SBIT__V(last_body)(m, v, sum, tile, row, first, out, at);                                  \
         break;                                                                                     \
     }
-#define SBIT__LAST_ROWS(v, more)                                                                   \
+#define SBIT__LAST_ROWS(v, most, more)                                                             \
     SBIT__V_TARGET static void SBIT__V(last_rows##v)(int64_t m, const sbit__last_tile *tile,       \
                                                      const float *const *row, int64_t first,       \
                                                      float *out, int64_t at)                       \
@@ -146,40 +129,31 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
             SBIT__LAST_CASE(4, v)                                                                  \
             SBIT__LAST_CASE(5, v)                                                                  \
             SBIT__LAST_CASE(6, v)                                                                  \
-            more(v)                                                                                \
+            more                                                                                   \
         default: {                                                                                 \
-            SBIT__V(vf) sum[SBIT__V(last_m) * (v)];                                                \
-            SBIT__V(last_body)(SBIT__V(last_m), v, sum, tile, row, first, out, at);                \
+            SBIT__V(vf) sum[(most) * (v)];                                                         \
+            SBIT__V(last_body)(most, v, sum, tile, row, first, out, at);                           \
         }                                                                                          \
         }                                                                                          \
     }
-#define SBIT__LAST_WIDE(v)
-#define SBIT__LAST_NARROW(v)                                                                       \
-    SBIT__LAST_CASE(8, v)                                                                          \
-    SBIT__LAST_CASE(10, v)                                                                         \
-    SBIT__LAST_CASE(2 * SBIT__V(last_m), v)
-SBIT__LAST_ROWS(1, SBIT__LAST_NARROW)
+SBIT__LAST_ROWS(1, SBIT__V(last_narrow), SBIT__LAST_CASE(7, 1))
+SBIT__LAST_ROWS(2, SBIT__V(last_m), )
 #if SBIT__V_LAST > 2
-SBIT__LAST_ROWS(2, SBIT__LAST_NARROW)
-SBIT__LAST_ROWS(3, SBIT__LAST_WIDE)
-SBIT__LAST_ROWS(4, SBIT__LAST_WIDE)
-#else
-SBIT__LAST_ROWS(2, SBIT__LAST_WIDE)
+SBIT__LAST_ROWS(3, SBIT__V(last_m), )
+SBIT__LAST_ROWS(4, SBIT__V(last_m), )
 #endif
 #undef SBIT__LAST_CASE
 #undef SBIT__LAST_ROWS
-#undef SBIT__LAST_WIDE
-#undef SBIT__LAST_NARROW
 
 SBIT__V_TARGET static void SBIT__V(last_tile)(const sbit__last_tile *tile, int64_t rows,
                                               const float *const *row, float *out)
 {
-    const int64_t vectors = tile->width / SBIT__V(lanes), whole = SBIT__V(last_m);
-    const int64_t most = 2 * vectors <= SBIT__V(last_v) ? 2 * whole : whole;
+    const int64_t vectors = tile->width / SBIT__V(lanes);
+    const int64_t narrow = SBIT__V(last_narrow), wide = SBIT__V(last_m);
+    const int64_t most = vectors == 1 ? narrow : wide;
     for (int64_t i = 0, m = 0; i < rows; i += m) {
         const int64_t left = rows - i, tiles = (left + most - 1) / most, at = i * tile->out_step;
         m = (left + tiles - 1) / tiles;
-        m = m > whole && m != 8 && m != 10 && m != most ? (m + 1) / 2 : m;
         switch (vectors) {
         case 1:
             SBIT__V(last_rows1)(m, tile, row, i, out, at);
@@ -200,26 +174,7 @@ SBIT__V_TARGET static void SBIT__V(last_tile)(const sbit__last_tile *tile, int64
 
 /* >>depthwise */
 
-/* What a window's sums begin with and end as; n: channels of the last vector. */
-SBIT__V_INLINE void SBIT__V(last_window_end)(int pixels, int vectors, const sbit__last_window *d,
-                                             int64_t n, const SBIT__V(vf) * sum, float *y,
-                                             int64_t at)
-{
-    const int64_t lanes = SBIT__V(lanes);
-    const SBIT__V(vf) lo = SBIT__V(last_bound)(&d->store, false);
-    const SBIT__V(vf) hi = SBIT__V(last_bound)(&d->store, true);
-    const bool plain = d->store.activation != SBIT__ACT_HARDSWISH && d->store.residual == NULL;
-    SBIT__UNROLL for (int i = 0; i < pixels * vectors; i++)
-    {
-        const SBIT__V(vf) v = plain ? SBIT__V(min_f32)(hi, SBIT__V(max_f32)(lo, sum[i])) : sum[i];
-        SBIT__V(store_f32)(y + at + i / vectors * d->out_step + i % vectors * lanes, n, v);
-    }
-    if (!plain) {
-        const int64_t columns = (vectors - 1) * lanes + (n < lanes ? n : lanes);
-        SBIT__V(last_finish)(&d->store, pixels, columns, d->out_step, y, at);
-    }
-}
-
+/* n: channels of the last vector */
 SBIT__V_INLINE SBIT__V(vf) SBIT__V(last_window_bias)(const sbit__last_window *d, int64_t c,
                                                      int64_t n)
 {
@@ -251,7 +206,8 @@ SBIT__V_INLINE void SBIT__V(last_window)(int pixels, int vectors, const sbit__la
             w += lanes;
         }
     }
-    SBIT__V(last_window_end)(pixels, vectors, d, n, sum, y, at);
+    SBIT__V(last_put)
+    (pixels, vectors, &d->store, NULL, (vectors - 1) * lanes + n, d->out_step, sum, y, at);
 }
 
 /* The same for whole rows of `taps` without dilation, one vector: an input pixel is read once for
@@ -285,7 +241,7 @@ SBIT__V_INLINE void SBIT__V(last_line)(int pixels, int taps, int stride, const s
             }
         }
     }
-    SBIT__V(last_window_end)(pixels, 1, d, lanes, sum, y, at);
+    SBIT__V(last_put)(pixels, 1, &d->store, NULL, lanes, d->out_step, sum, y, at);
 }
 
 #define SBIT__LAST_LINE(pixels, taps, stride)                                                      \
@@ -368,15 +324,16 @@ SBIT__V_TARGET static void SBIT__V(last_depthwise)(const sbit__last_window *wind
                                                    const float *x, float *y)
 {
     const int64_t lanes = SBIT__V(lanes), whole = window->channels / lanes * lanes;
-    sbit__last_window d = *window;
-    while (pixels > 0) {
-        const int64_t count = pixels >= 7 ? 7 : pixels >= 4 ? 4 : 1;
-        const bool done = count > 1 && SBIT__V(last_lines)(&d, count, x, y);
-        SBIT__V(last_depthwise_few)(&d, count, done ? whole : 0, x, y);
-        pixels -= count;
-        x += count * d.pixel_step;
-        y += count * d.out_step;
-        d.store.residual = d.store.residual != NULL ? d.store.residual + count * d.out_step : NULL;
+    const bool wide = window->taps != 5 || window->pixel_step != 2 * window->tap_step;
+    for (int64_t at = 0; at < pixels;) { /* the last few are computed together with others again */
+        const int64_t left = pixels - at;
+        const int64_t count = wide && pixels >= 7 && left >= 6 ? 7 : pixels >= 4 && left >= 2 ? 4 : 1;
+        at -= left < count ? count - left : 0;
+        const float *from = x + at * window->pixel_step;
+        float *to = y + at * window->out_step;
+        const bool done = count > 1 && SBIT__V(last_lines)(window, count, from, to);
+        SBIT__V(last_depthwise_few)(window, count, done ? whole : 0, from, to);
+        at += count;
     }
 }
 

@@ -96,8 +96,6 @@ SBIT__V_INLINE void SBIT__V(winograd_store)(int m, const sbit__last_cell *cell, 
     const int64_t lanes = SBIT__V(lanes);
     const int n = m + 2;
     SBIT__V(vf) s[6], t[4];
-    const SBIT__V(vf) lo = SBIT__V(last_bound)(&cell->store, false);
-    const SBIT__V(vf) hi = SBIT__V(last_bound)(&cell->store, true);
     for (int64_t c = 0; c < cell->columns; c += lanes) {
         const int64_t left = cell->columns - c;
         SBIT__V(vf) bias = SBIT__V(set_f32)(0.0f);
@@ -126,17 +124,7 @@ SBIT__V_INLINE void SBIT__V(winograd_store)(int m, const sbit__last_cell *cell, 
                 if (j < cell->pixels) {
                     const int64_t at = i * cell->row_step + j * cell->pixel_step + c;
                     SBIT__V(vf) v = SBIT__V(add_f32)(t[j], bias);
-                    if (cell->store.activation == SBIT__ACT_HARDSWISH) {
-                        SBIT__V(store_f32)(y + at, left, v);
-                        SBIT__V(last_finish)
-                        (&cell->store, 1, left < lanes ? left : lanes, 0, y, at);
-                        continue;
-                    }
-                    if (cell->store.residual != NULL) {
-                        v = SBIT__V(add_f32)(v, SBIT__V(load_f32)(cell->store.residual + at, left));
-                    }
-                    SBIT__V(store_f32)
-                    (y + at, left, SBIT__V(min_f32)(hi, SBIT__V(max_f32)(lo, v)));
+                    SBIT__V(last_put)(1, 1, &cell->store, cell->store.residual, left, 0, &v, y, at);
                 }
             }
         }
