@@ -465,7 +465,7 @@ TEST(lists_of_other_tools_are_read)
          "0 l2norm 0 0.99 0x0 4:8"},
         {"- {op_names: [head], sparse_threshold: 0.5, granularity: in_channel}\n",
          {0, 0, 0, 0},
-         "0 l1norm 0 0.99 -1x1 0:0"},
+         "0 l1norm 0 0.99 -1x1x-1 0:0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         build b;
@@ -483,9 +483,9 @@ TEST(lists_of_other_tools_are_read)
                 CHECK_OK(sbit_sconfig_layer(config, b.graph, node, &got, &b.error), b.error);
                 CHECK_MSG(got.ratio == cases[i].ratios[k] && (got.ratio == 0.0 || got.from[0] != '\0'),
                           "case %d, %s: ratio %g by '%s'", (int)i, layers[k].name, got.ratio, got.from);
-                snprintf(text, sizeof text, "%d %s %d %g %dx%d %d:%d", (int)got.structured, got.strategy,
+                snprintf(text, sizeof text, "%d %s %d %g %dx%d%s %d:%d", (int)got.structured, got.strategy,
                          (int)got.whole_model, got.max_ratio, (int)got.block[0], (int)got.block[1],
-                         (int)got.n_of_m[0], (int)got.n_of_m[1]);
+                         got.block[2] == -1 ? "x-1" : "", (int)got.n_of_m[0], (int)got.n_of_m[1]);
                 if (k == 3) {
                     CHECK_STR(text, cases[i].settings);
                 }

@@ -193,14 +193,15 @@ static sbit_status sbit__mask_within(const sbit__sparse_layer *layer, const sbit
     return SBIT_OK;
 }
 
-/* Blocks of h rows and w columns, those at the borders shorter; the smallest means go. */
+/* Blocks of h rows, w columns and d places of a kernel, those at the borders shorter; the smallest means go. */
 static sbit_status sbit__mask_blocks(const sbit__sparse_layer *layer, const sbit__grid3 *g,
                                      uint8_t *keep, sbit__arena *scratch, sbit_error *error)
 {
     const int64_t h = sbit__block_length(layer->settings.block[0], g->rows);
     const int64_t w = sbit__block_length(layer->settings.block[1], g->columns);
+    const int64_t d = sbit__block_length(layer->settings.block[2], g->rest);
     const int64_t down = (g->rows + h - 1) / h, across = (g->columns + w - 1) / w;
-    const int64_t count = down * across * g->rest;
+    const int64_t deep = (g->rest + d - 1) / d, count = down * across * deep;
     double *means = (double *)sbit__arena_array(scratch, 2 * (size_t)count + 2, sizeof *means);
     sbit__rank *ranks = NULL;
     if (means == NULL) {
@@ -215,7 +216,7 @@ static sbit_status sbit__mask_blocks(const sbit__sparse_layer *layer, const sbit
         for (int64_t i = 0; i < g->rows * g->columns * g->rest; i++) {
             const int64_t k = i % g->rest, c = i / g->rest % g->columns;
             const int64_t r = i / g->rest / g->columns;
-            const int64_t b = (r / h * across + c / w) * g->rest + k;
+            const int64_t b = (r / h * across + c / w) * deep + k / d;
             const int64_t at = sbit__grid3_at(g, r, c, k);
             if (pass == 0) {
                 means[b] += layer->scores[at];

@@ -35,7 +35,8 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
     {"MIN_KEPT", SBIT_KEY_INT, "1", 1, 1e9, NULL, "channels that every layer keeps at least"},
     {"ALIGN", SBIT_KEY_INT, "1", 1, 1e6, NULL, "channels kept are a multiple of it"},
     {"BLOCK", SBIT_KEY_STRING, "", 0, 0, NULL,
-     "unstructured: blocks of rows x columns go, such as 1x4; -1: all of them"},
+     "unstructured: blocks of rows x columns go, such as 1x4; -1: all of them; a third number counts places of a "
+     "kernel (1): -1x1x-1 are whole inputs of a convolution"},
     {"WITHIN", SBIT_KEY_STRING, "", 0, 0, NULL,
      "unstructured: RATIO of every block of rows x columns, such as 1x8, goes (balanced)"},
     {"N_OF_M", SBIT_KEY_STRING, "", 0, 0, NULL,
@@ -61,21 +62,27 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
     {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
 };
 
-/* "1x4" or "2:4" as two numbers; "" leaves them 0. */
-static bool sbit__sconfig_pair(const char *text, char between, int64_t *pair)
+/* "1x4", "-1x1x-1" or "2:4" as two or more numbers; the third is 1 where it is left out. "" leaves all 0. */
+static bool sbit__sconfig_numbers(const char *text, char between, size_t most, int64_t *out)
 {
-    char first[24];
-    const char *cut = strchr(text, between);
-    pair[0] = pair[1] = 0;
-    if (text[0] == '\0') {
-        return true;
+    char number[24];
+    for (size_t i = 0; i < most; i++) {
+        out[i] = i == 2 && text[0] != '\0' ? 1 : 0;
     }
-    if (cut == NULL || cut == text || (size_t)(cut - text) >= sizeof first) {
-        return false;
+    for (size_t n = 0; n < most && text[0] != '\0'; n++) {
+        const char *end = strchr(text, between);
+        const size_t size = end != NULL ? (size_t)(end - text) : strlen(text);
+        if (size >= sizeof number) {
+            return false;
+        }
+        memcpy(number, text, size);
+        number[size] = '\0';
+        if (!sbit__parse_i64(number, &out[n]) || (end == NULL && n == 0) || (end != NULL && n + 1 == most)) {
+            return false;
+        }
+        text = end != NULL ? end + 1 : "";
     }
-    memcpy(first, text, (size_t)(cut - text));
-    first[cut - text] = '\0';
-    return sbit__parse_i64(first, &pair[0]) && sbit__parse_i64(cut + 1, &pair[1]);
+    return true;
 }
 
 /* The strategy named by a key, or NULL: then it says what is pruned. */
@@ -102,16 +109,17 @@ static sbit_status sbit__sconfig_check(const sbit_options *options, const char *
         return sbit__option_fail(sbit_options_find(options, "STRATEGY"), section,
                                  "must be a strategy, such as l1norm", error);
     }
-    static const char *const blocks[] = {"BLOCK", "WITHIN"};
-    int64_t pair[2];
+    static const char *const blocks[] = {"WITHIN", "BLOCK"};
+    int64_t pair[3] = {0, 0, 0};
     for (size_t i = 0; i < SBIT__COUNT_OF(blocks); i++) {
-        if (!sbit__sconfig_pair(sbit_options_string(options, blocks[i]), 'x', pair) ||
-            (pair[0] != 0) != (pair[1] != 0) || pair[0] < -1 || pair[1] < -1) {
+        if (!sbit__sconfig_numbers(sbit_options_string(options, blocks[i]), 'x', 2 + i, pair) ||
+            (pair[0] != 0) != (pair[1] != 0) || (pair[0] != 0) != (pair[1 + i] != 0) || pair[0] < -1 ||
+            pair[1] < -1 || pair[1 + i] < -1) {
             return sbit__option_fail(sbit_options_find(options, blocks[i]), section,
                                      "must be ROWSxCOLUMNS, such as 1x4 or -1x8", error);
         }
     }
-    if (!sbit__sconfig_pair(sbit_options_string(options, "N_OF_M"), ':', pair) || pair[0] < 0 ||
+    if (!sbit__sconfig_numbers(sbit_options_string(options, "N_OF_M"), ':', 2, pair) || pair[0] < 0 ||
         pair[0] > pair[1]) {
         return sbit__option_fail(sbit_options_find(options, "N_OF_M"), section,
                                  "must be N:M, such as 2:4", error);
@@ -298,9 +306,9 @@ SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_grap
     out->repair = sbit__sconfig_repair(sbit_options_string(options, "REPAIR"));
     out->min_kept = sbit_options_int(options, "MIN_KEPT");
     out->align = sbit_options_int(options, "ALIGN");
-    sbit__sconfig_pair(sbit_options_string(options, "BLOCK"), 'x', out->block);
-    sbit__sconfig_pair(sbit_options_string(options, "WITHIN"), 'x', out->within);
-    sbit__sconfig_pair(sbit_options_string(options, "N_OF_M"), ':', out->n_of_m);
+    sbit__sconfig_numbers(sbit_options_string(options, "BLOCK"), 'x', 3, out->block);
+    sbit__sconfig_numbers(sbit_options_string(options, "WITHIN"), 'x', 2, out->within);
+    sbit__sconfig_numbers(sbit_options_string(options, "N_OF_M"), ':', 2, out->n_of_m);
     return SBIT_OK;
 }
 

@@ -80,7 +80,7 @@ typedef struct sbit_sparse_settings {
     bool prune_bias;      /* pruned channels are 0; else biases stay and are folded */
     uint32_t repair;      /* of SBIT_REPAIR_* */
     int64_t min_kept, align;
-    int64_t block[2];  /* of elements, rows and columns; 0: none, -1: all */
+    int64_t block[3];  /* of elements: rows, columns, places of a kernel; 0: none, -1: all */
     int64_t within[2]; /* blocks that each lose the ratio of their elements; as block */
     int64_t diagonal;  /* all but a band of this width goes; 0: none */
     int64_t n_of_m[2]; /* {2, 4}: two of four neighbours go; 0: none */

@@ -68,7 +68,7 @@ static const struct {
 
 /* The operators that a module becomes; none: any layer. */
 static const struct {
-    const char *module, *operators[3];
+    const char *module, *operators[4];
 } sbit__nni_modules[] = {
     {"default", {NULL}},
     {"Conv1d", {"Conv"}},
@@ -85,9 +85,9 @@ static const struct {
     {"PReLU", {"PRelu"}},
     {"Embedding", {"Gather"}},
     {"EmbeddingBag", {"Gather"}},
-    {"BatchNorm1d", {NULL}}, /* slim scores the layer in front */
-    {"BatchNorm2d", {NULL}},
-    {"BatchNorm3d", {NULL}},
+    {"BatchNorm1d", {"Gemm", "MatMul", "Conv"}}, /* slim scores the layer in front */
+    {"BatchNorm2d", {"Conv", "ConvTranspose"}},
+    {"BatchNorm3d", {"Conv", "ConvTranspose"}},
 };
 
 /* What is scored, and how, by names that these tools have for it (without Pruner, Sparsifier). */
@@ -229,8 +229,8 @@ static sbit_status sbit__nni_granularity(sbit__nni *n, const sbit_options *o, sb
         }
         sbit__text_printf(out, "%s",
                           out_channel                                    ? ", TYPE, structured"
-                          : sbit__same_word(word->text, "in_channel")  ? ", TYPE, unstructured, BLOCK, -1x1"
-                          : sbit__same_word(word->text, "per_channel") ? ", TYPE, unstructured, BLOCK, 1x1"
+                          : sbit__same_word(word->text, "in_channel")  ? ", TYPE, unstructured, BLOCK, -1x1x-1"
+                          : sbit__same_word(word->text, "per_channel") ? ", TYPE, unstructured, BLOCK, 1x1x-1"
                                                                        : "");
     } else if (word != NULL || shape->yaml != NULL) {
         SBIT__TRY(sbit__nni_block(n, word != NULL ? word : shape->yaml,
