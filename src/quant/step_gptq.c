@@ -4,18 +4,22 @@
  *
  * Frantar et al. 2022, on H = sum of x x^T / n of the layer's inputs, per group of a convolution.
  * Columns in falling order of H's diagonal (act-order; the grid is the site's, so that no index is
- * needed). With H + damping = M M^T, M upper triangular, and U = M^-1: after column i is rounded,
- * the columns behind it change by -(w_i - q_i) / U_ii times row i of U. If the factorization fails
+ * needed); here they stand in rising order and the last is rounded first. With H + damping = L L^T,
+ * L lower, the form (t - q) H (t - q)^T is the sum of ((t - q) L)_i^2, and the i-th term holds no
+ * column before i: q_i makes it least, given those behind. That is what GPTQ does, without H^-1
+ * (Chen et al. 2025), and in blocks of columns it is matrix products. If the factorization fails
  * the damping is raised tenfold, three times; then the weights stay the nearest. Then SWEEPS of
- * coordinate descent on the same form: a weight moves by whole steps while that lowers (q - t) H (q
- * - t)^T. Rows with a scale of their own try it at SCALES sizes, from the observer's down to half
- * of it, and take the one whose form is least; then scale and weights are fitted in turns: the
- * least squares scale of the integers, (q H t) / (q H q), and descent again. asym: the target is t
- * = w (sum x x_q^T) (sum x_q x_q^T)^-1, what is nearest to the float output on quantized inputs.
- * BIAS: all sums are about the means, what the means come to goes into the layer's bias at once, so
- * that the layers behind see it.
+ * coordinate descent on the same form: a weight moves by whole steps while that lowers it; the
+ * nearest weights are another start. Rows with a scale of their own try it at SCALES sizes, from
+ * the observer's down to half of it, and go on with the one whose form is least; then scale and
+ * weights are fitted in turns: the least squares scale of the integers, (q H t) / (q H q), and
+ * descent again. asym: the target is t = w + w (sum x x_q^T - sum x_q x_q^T) (sum x_q x_q^T +
+ * damping)^-1, what is nearest to the float output on quantized inputs. BIAS: all sums are about
+ * the means, what the means come to goes into the layer's bias at once, so that the layers behind
+ * see it.
  */
 #include "layer_private.h"
+#include "../kernels/rows_private.h"
 
 static const sbit_key sbit__gptq_keys[] = {
     {"GPTQ.DAMPING", SBIT_KEY_FLOAT, "0.01", 0.0, 10.0, NULL,
@@ -29,80 +33,155 @@ static const sbit_key sbit__gptq_keys[] = {
      "the layer's bias takes up what means come to, weights the rest"},
 };
 
+enum {
+    SBIT__GPTQ_BLOCK = 64, /* columns between two matrix products */
+    SBIT__GPTQ_TURNS = 3   /* of scale and weights */
+};
+
+/* One group at work: matrices of [n][n] and [rows][n], columns in their order. */
 typedef struct sbit__gptq {
     sbit_quant *quant;
     const sbit__site *site;
     const sbit__layer *layer;
     const float *w; /* as stored */
-    int64_t group, n, sweeps, sizes;
-    double *h;       /* [n][n], damped, in the order of columns */
-    double *u;       /* [n][n]: upper triangle of M^-1 */
-    double *target;  /* [rows][n] */
-    double *work;    /* [workers][8 n] */
-    int32_t *parts;  /* blocks: which scale each weight has; NULL: none */
-    float *scale;    /* [groups * rows]: chosen; used if sizes > 1 */
-    int64_t *column; /* [n]: which column comes i-th */
-    float *out;
+    int64_t group, n, rows, sweeps, sizes;
+    int64_t begin, end;     /* columns of the block at work */
+    bool solve;             /* an equation is solved, nothing is rounded */
+    float *h, *l;           /* damped; its factor, lower triangle */
+    float *target;          /* what is to be rounded */
+    float *best, *q;        /* weights: kept; at work */
+    float *off;             /* target - q */
+    float *product, *slope; /* sums of the columns behind; off H */
+    float *scale, *tried;   /* [rows] of best, of q */
+    double *form, *left;    /* [rows] likewise */
+    int32_t *parts;         /* blocks: which scale each weight has; NULL: none */
+    int64_t *column;        /* [n]: which column comes i-th */
+    float *out, *found;     /* of all groups: weights as stored; scales, shifts */
+    void *scratch;
 } sbit__gptq;
 
-/* Four sums side by side: always in the same order, and not one after the other. */
-static double sbit__gptq_dot(const double *a, const double *b, int64_t n)
+static double sbit__gptq_dot(const float *a, const float *b, int64_t n)
 {
-    double sums[4] = {0.0, 0.0, 0.0, 0.0};
+    double sums[4] = {0.0, 0.0, 0.0, 0.0}; /* side by side, not one after the other */
     int64_t k = 0;
     for (; k + 4 <= n; k += 4) {
         for (int64_t i = 0; i < 4; i++) {
-            sums[i] += a[k + i] * b[k + i];
+            sums[i] += (double)a[k + i] * (double)b[k + i];
         }
     }
     for (; k < n; k++) {
-        sums[0] += a[k] * b[k];
+        sums[0] += (double)a[k] * (double)b[k];
     }
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-/* >>step-gptq algebra. Lower Cholesky factor of a in place (its upper triangle is left alone);
- * false: not positive definite. */
-static bool sbit__gptq_factor(double *a, int64_t n)
+/* y += factor x */
+static void sbit__gptq_add(float *y, const float *x, float factor, int64_t n)
 {
-    for (int64_t j = 0; j < n; j++) {
-        double *row = a + j * n;
-        const double sum = row[j] - sbit__gptq_dot(row, row, j);
-        if (!(sum > 0.0)) {
-            return false;
+    float sums[8];
+    int64_t k = 0;
+    for (; k + 8 <= n; k += 8) {
+        for (int64_t i = 0; i < 8; i++) {
+            sums[i] = y[k + i] + factor * x[k + i];
         }
-        row[j] = sqrt(sum);
-        for (int64_t i = j + 1; i < n; i++) {
-            double *below = a + i * n;
-            below[j] = (below[j] - sbit__gptq_dot(below, row, j)) / row[j];
-        }
+        memcpy(y + k, sums, sizeof sums);
     }
-    return true;
+    for (; k < n; k++) {
+        y[k] += factor * x[k];
+    }
 }
 
-/* The inverse of a lower triangle, in place: row by row, right sides are rows above. */
-static void sbit__gptq_invert(double *l, int64_t n)
+/* >>step-gptq algebra. c[m][n] = a[m][k] b[k][n], b transposed if so said. */
+static sbit__gemm sbit__gptq_gemm(int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb,
+                                  int64_t ldc, bool trans_b)
 {
-    for (int64_t i = 0; i < n; i++) {
-        double *row = l + i * n;
-        const double scale = 1.0 / row[i];
-        for (int64_t k = 0; k < i; k++) { /* row = -(sum over k of row[k] inverse_k) / l_ii */
-            const double factor = row[k];
-            const double *above = l + k * n;
-            row[k] = 0.0;
-            for (int64_t j = 0; j <= k; j++) {
-                row[j] += factor * above[j];
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = m;
+    gemm.n = n;
+    gemm.k = k;
+    gemm.lda = lda;
+    gemm.ldb = ldb;
+    gemm.ldc = ldc;
+    gemm.trans_b = trans_b;
+    gemm.alpha = 1.0f;
+    return gemm;
+}
+
+static void sbit__gptq_multiply(const sbit__gptq *t, sbit__gemm gemm, const float *a,
+                                const float *b, float *c)
+{
+    gemm.a = a;
+    gemm.b = b;
+    gemm.c = c;
+    sbit__gemm_run(t->quant->ctx, &gemm, t->scratch);
+}
+
+/* c = a b, b [n][n]. */
+static void sbit__gptq_times(const sbit__gptq *t, const float *a, const float *b, float *c)
+{
+    const int64_t n = t->n;
+    sbit__gptq_multiply(t, sbit__gptq_gemm(t->rows, n, n, n, n, n, false), a, b, c);
+}
+
+static size_t sbit__gptq_scratch(sbit_ctx *ctx, int64_t rows, int64_t n)
+{
+    const int64_t most = sbit__larger(rows, n), block = SBIT__GPTQ_BLOCK;
+    const sbit__gemm shapes[3] = {sbit__gptq_gemm(rows, n, n, n, n, n, false),
+                                  sbit__gptq_gemm(most, block, n, n, n, block, false),
+                                  sbit__gptq_gemm(most, block, n, n, n, block, true)};
+    size_t bytes = 0;
+    for (int i = 0; i < 3; i++) {
+        const size_t own = sbit__gemm_scratch_bytes(ctx, &shapes[i]);
+        bytes = own > bytes ? own : bytes;
+    }
+    return bytes + 64;
+}
+
+/* Row i of the factor from column `begin` on, what lies before being taken off already; false: not
+ * positive definite. */
+static bool sbit__gptq_factor_row(const sbit__gptq *t, int64_t i, int64_t begin, int64_t end)
+{
+    float *row = t->l + i * t->n;
+    for (int64_t j = begin; j < end && j < i; j++) {
+        const float *above = t->l + j * t->n;
+        const double sum = sbit__gptq_dot(row + begin, above + begin, j - begin);
+        row[j] = (float)(((double)row[j] - sum) / (double)above[j]);
+    }
+    if (i >= end) {
+        return true;
+    }
+    const double rest = (double)row[i] - sbit__gptq_dot(row + begin, row + begin, i - begin);
+    row[i] = rest > 0.0 ? (float)sqrt(rest) : 0.0f;
+    return rest > 1e-6 * (double)t->h[i * t->n + i];
+}
+
+/* l = the lower Cholesky factor of h. `product` is too small for all rows at once: by turns. */
+static bool sbit__gptq_factor(const sbit__gptq *t)
+{
+    const int64_t n = t->n;
+    bool fine = true;
+    memcpy(t->l, t->h, (size_t)(n * n) * sizeof *t->l);
+    for (int64_t begin = 0; begin < n && fine; begin += SBIT__GPTQ_BLOCK) {
+        const int64_t end = sbit__smaller(begin + SBIT__GPTQ_BLOCK, n), width = end - begin;
+        const int64_t most = t->rows * n / width;
+        for (int64_t i = begin, count; i < n && begin > 0; i += count) {
+            count = sbit__smaller(most, n - i);
+            sbit__gptq_multiply(t, sbit__gptq_gemm(count, width, begin, n, n, width, true),
+                                t->l + i * n, t->l + begin * n, t->product);
+            for (int64_t k = 0; k < count * width; k++) {
+                t->l[(i + k / width) * n + begin + k % width] -= t->product[k];
             }
         }
-        for (int64_t j = 0; j < i; j++) {
-            row[j] *= -scale;
+        for (int64_t i = begin; i < n && fine; i++) {
+            fine = sbit__gptq_factor_row(t, i, begin, end);
         }
-        row[i] = scale;
     }
+    return fine;
 }
 
-/* H in the order of columns, damped. */
-static void sbit__gptq_fill(const sbit__gptq *t, const sbit__gram *gram, double damping, double *h)
+/* H in the order of columns, damped, and its factor. */
+static bool sbit__gptq_prepare(sbit__gptq *t, const sbit__gram *gram, double damping)
 {
     const int64_t n = t->n;
     const float *sums = gram->sums + t->group * n * n;
@@ -110,241 +189,215 @@ static void sbit__gptq_fill(const sbit__gptq *t, const sbit__gram *gram, double 
     for (int64_t i = 0; i < n; i++) {
         mean += (double)sums[i * n + i] / (double)n;
     }
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < n; j++) {
-            const int64_t a = t->column[i], b = t->column[j];
-            h[i * n + j] = (double)(a < b ? sums[a * n + b] : sums[b * n + a]);
-        }
-        h[i * n + i] += damping * mean + 1e-12;
-    }
-}
-
-/* U by the factor of H turned over: with J the reversal, J H J = L L^T gives M = J L J. */
-static bool sbit__gptq_prepare(sbit__gptq *t, const sbit__gram *gram, double damping)
-{
-    const int64_t n = t->n;
     for (int attempt = 0; attempt<4; attempt++, damping = damping> 0.0 ? damping * 10.0 : 0.001) {
-        sbit__gptq_fill(t, gram, damping, t->h);
-        for (int64_t i = 0; i < n * n; i++) {
-            t->u[i] = t->h[n * n - 1 - i];
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = 0; j < n; j++) {
+                const int64_t a = t->column[i], b = t->column[j];
+                t->h[i * n + j] = a < b ? sums[a * n + b] : sums[b * n + a];
+            }
+            t->h[i * n + i] = (float)((double)t->h[i * n + i] + damping * mean + 1e-12);
         }
-        if (!sbit__gptq_factor(t->u, n)) {
-            continue;
+        if (sbit__gptq_factor(t)) {
+            return true;
         }
-        sbit__gptq_invert(t->u, n);
-        for (int64_t i = 0, k = n * n - 1; i < k; i++, k--) { /* J L^-1 J: upper */
-            const double kept = t->u[i];
-            t->u[i] = t->u[k];
-            t->u[k] = kept;
-        }
-        return true;
     }
     return false;
 }
 
-/* What rows are rounded towards, in the order of columns. asym: t H = w (sum x x_q^T) + damping w,
- * solved with H^-1 = U^T U. */
-static void sbit__gptq_target(sbit__gptq *t, const sbit__gram *gram, int64_t r, double *row,
-                              double *room)
+/* >>step-gptq rows */
+typedef struct sbit__gptq_grid {
+    double scale, least, most; /* scale times least..most */
+} sbit__gptq_grid;
+
+/* Of column i of row r. */
+static sbit__gptq_grid sbit__gptq_grid_of(const sbit__gptq *t, int64_t r, int64_t i)
 {
-    const int64_t n = t->n;
     const sbit__layer *layer = t->layer;
-    const float *sums = gram->sums + t->group * n * n;
-    const float *weight = t->w + (t->group * layer->rows + r) * layer->row_step;
-    for (int64_t i = 0; i < n; i++) {
-        row[i] = (double)weight[t->column[i] * layer->depth_step];
-    }
-    if (!gram->cross) {
-        return;
-    }
-    const float *mixed = gram->mixed + t->group * n * n;
-    for (int64_t j = 0; j < n; j++) { /* the damping pulls towards w */
-        const double damped = t->h[j * n + j] - (double)sums[t->column[j] * n + t->column[j]];
-        room[j] = damped * row[j];
-    }
-    for (int64_t i = 0; i < n; i++) {
-        const float *m = mixed + t->column[i] * n;
-        for (int64_t j = 0; j < n; j++) {
-            room[j] += row[i] * (double)m[t->column[j]];
-        }
-    }
-    double *half = room + n;
-    for (int64_t i = 0; i < n; i++) { /* U b */
-        half[i] = sbit__gptq_dot(t->u + i * n + i, room + i, n - i);
-    }
-    memset(row, 0, (size_t)n * sizeof *row);
-    for (int64_t i = 0; i < n; i++) { /* U^T (U b) */
-        for (int64_t j = i; j < n; j++) {
-            row[j] += t->u[i * n + j] * half[i];
-        }
-    }
+    const sbit_grid *g = &t->site->settings.grid;
+    const int64_t row = t->group * layer->rows + r;
+    const int64_t part =
+        t->parts != NULL ? t->parts[row * layer->row_step + t->column[i] * layer->depth_step]
+                         : (sbit__site_parts(t->site) == 1 ? 0 : row);
+    sbit__gptq_grid grid;
+    grid.scale = (double)(t->parts != NULL ? t->site->scale[part] : t->tried[r]);
+    grid.least = (double)(g->qmin - t->site->zero_point[part]);
+    grid.most = (double)(g->qmax - t->site->zero_point[part]);
+    return grid;
 }
 
-/* >>step-gptq rows */
-typedef struct sbit__gptq_row {
-    double scale, least, most; /* the grid: scale times least..most */
-    const double *columns;     /* blocks: scale, least, most of each column in turn; NULL: none */
-    int64_t n;                 /* columns */
-    const float *weight;       /* of the row; its columns are order[i] * step */
-    const int64_t *order;
-    int64_t step;
-} sbit__gptq_row;
-
-/* The step of column i. */
-static double sbit__gptq_step(const sbit__gptq_row *grid, int64_t i)
+static float sbit__gptq_weight(const sbit__gptq *t, int64_t r, int64_t i)
 {
-    return grid->columns != NULL ? grid->columns[i] : grid->scale;
+    const sbit__layer *layer = t->layer;
+    return t->w[(t->group * layer->rows + r) * layer->row_step + t->column[i] * layer->depth_step];
 }
 
 /* A weight that is zero was pruned, and stays: the others make up for it. */
-static double sbit__gptq_round(const sbit__gptq_row *grid, int64_t i, double value)
+static float sbit__gptq_round(const sbit__gptq *t, int64_t r, int64_t i, double value)
 {
-    if (grid->weight[grid->order[i] * grid->step] == 0.0f) {
-        return 0.0;
-    }
-    const bool own = grid->columns != NULL;
-    const double scale = sbit__gptq_step(grid, i), q = nearbyint(value / scale);
-    const double least = own ? grid->columns[grid->n + i] : grid->least;
-    const double most = own ? grid->columns[2 * grid->n + i] : grid->most;
-    return scale * (q < least ? least : q > most ? most : q);
+    const sbit__gptq_grid grid = sbit__gptq_grid_of(t, r, i);
+    const double q = nearbyint(value / grid.scale);
+    return sbit__gptq_weight(t, r, i) == 0.0f
+               ? 0.0f
+               : (float)(grid.scale * (q < grid.least ? grid.least : q > grid.most ? grid.most : q));
 }
 
-/* Whole steps of single weights while they help; returns the form that is left. */
-static double sbit__gptq_descend(const sbit__gptq *t, const sbit__gptq_row *grid,
-                                 const double *target, double *q, double *slope)
+/* A row through the block, last column first; product: the sums of the columns behind. Rounds, or
+ * solves off L = target. */
+static void sbit__gptq_back_task(void *task, int64_t r, int32_t worker)
+{
+    const sbit__gptq *t = (const sbit__gptq *)task;
+    const int64_t n = t->n, width = t->end - t->begin;
+    float *sums = t->product + r * width, *off = t->off + r * n;
+    (void)worker;
+    for (int64_t i = t->end - 1; i >= t->begin; i--) {
+        const float *l = t->l + i * n;
+        const double sum = (double)sums[i - t->begin], own = (double)l[i];
+        const double target = (double)t->target[r * n + i];
+        if (t->solve) {
+            off[i] = (float)((target - sum) / own);
+        } else {
+            float *q = &t->q[r * n + i];
+            *q = sbit__gptq_round(t, r, i, target + sum / own);
+            off[i] = (float)(target - (double)*q);
+            const double rest = sum + (double)off[i] * own;
+            t->left[r] += rest * rest;
+        }
+        sbit__gptq_add(sums, l + t->begin, off[i], i - t->begin);
+    }
+}
+
+static void sbit__gptq_back(sbit__gptq *t, bool solve)
 {
     const int64_t n = t->n;
-    memset(slope, 0, (size_t)n * sizeof *slope);
-    for (int64_t i = 0; i < n; i++) {
-        const double off = q[i] - target[i];
-        for (int64_t j = 0; j < n; j++) {
-            slope[j] += off * t->h[i * n + j];
+    t->solve = solve;
+    memset(t->left, 0, (size_t)t->rows * sizeof *t->left);
+    for (t->end = n; t->end > 0; t->end = t->begin) {
+        t->begin = (t->end - 1) / SBIT__GPTQ_BLOCK * SBIT__GPTQ_BLOCK;
+        const int64_t width = t->end - t->begin;
+        if (t->end == n) {
+            memset(t->product, 0, (size_t)(t->rows * width) * sizeof *t->product);
+        } else {
+            sbit__gptq_multiply(t,
+                                sbit__gptq_gemm(t->rows, width, n - t->end, n, n, width, false),
+                                t->off + t->end, t->l + t->end * n + t->begin, t->product);
+        }
+        sbit_ctx_parallel(t->quant->ctx, t->rows, sbit__gptq_back_task, t);
+    }
+}
+
+/* target solves target L^T = slope, first column first. */
+static void sbit__gptq_forth(const sbit__gptq *t)
+{
+    const int64_t n = t->n;
+    for (int64_t begin = 0; begin < n; begin += SBIT__GPTQ_BLOCK) {
+        const int64_t end = sbit__smaller(begin + SBIT__GPTQ_BLOCK, n), width = end - begin;
+        if (begin > 0) {
+            sbit__gptq_multiply(t, sbit__gptq_gemm(t->rows, width, begin, n, n, width, true),
+                                t->target, t->l + begin * n, t->product);
+        }
+        for (int64_t r = 0; r < t->rows; r++) {
+            float *x = t->target + r * n;
+            for (int64_t i = begin; i < end; i++) {
+                const float *l = t->l + i * n;
+                const double known = begin > 0 ? (double)t->product[r * width + i - begin] : 0.0;
+                const double near = sbit__gptq_dot(x + begin, l + begin, i - begin);
+                x[i] = (float)(((double)t->slope[r * n + i] - known - near) / (double)l[i]);
+            }
         }
     }
+}
+
+/* What rows are rounded towards. mixed becomes what it is above sums. */
+static void sbit__gptq_target(sbit__gptq *t, sbit__gram *gram)
+{
+    const int64_t n = t->n, square = n * n, all = t->rows * n;
+    if (gram->cross) {
+        float *mixed = gram->mixed + t->group * square;
+        sbit__kernels(t->quant->ctx)
+            ->f32_binary(SBIT__BINARY_SUB, square, mixed, 1, gram->sums + t->group * square, 1,
+                         mixed);
+        for (int64_t i = 0; i < all; i++) { /* columns as stored */
+            t->q[i / n * n + t->column[i % n]] = sbit__gptq_weight(t, i / n, i % n);
+        }
+        sbit__gptq_times(t, t->q, mixed, t->off);
+        for (int64_t i = 0; i < all; i++) {
+            t->slope[i] = t->off[i / n * n + t->column[i % n]];
+        }
+        sbit__gptq_forth(t);
+        sbit__gptq_back(t, true);
+    }
+    for (int64_t i = 0; i < all; i++) {
+        t->target[i] = sbit__gptq_weight(t, i / n, i % n) + (gram->cross ? t->off[i] : 0.0f);
+    }
+}
+
+/* Whole steps of single weights while they help; slope is -(target - q) H. */
+static void sbit__gptq_descend_task(void *task, int64_t r, int32_t worker)
+{
+    const sbit__gptq *t = (const sbit__gptq *)task;
+    const int64_t n = t->n;
+    float *q = t->q + r * n, *slope = t->slope + r * n;
+    const float *target = t->target + r * n;
     bool moved = true;
+    (void)worker;
     for (int64_t sweep = 0; sweep < t->sweeps && moved; sweep++) {
         moved = false;
         for (int64_t i = 0; i < n; i++) {
-            const double best = sbit__gptq_round(grid, i, q[i] - slope[i] / t->h[i * n + i]);
-            const double step = best - q[i];
-            if (fabs(step) < 0.5 * sbit__gptq_step(grid, i) ||
-                step * (2.0 * slope[i] + step * t->h[i * n + i]) >= 0.0) {
-                continue;
-            }
-            q[i] = best;
-            moved = true;
-            for (int64_t j = 0; j < n; j++) {
-                slope[j] += step * t->h[i * n + j];
+            const double bend = (double)t->h[i * n + i], down = (double)slope[i];
+            const float best = sbit__gptq_round(t, r, i, (double)q[i] - down / bend);
+            const double step = (double)best - (double)q[i];
+            if (fabs(step) >= 0.5 * sbit__gptq_grid_of(t, r, i).scale &&
+                step * (2.0 * down + step * bend) < 0.0) {
+                q[i] = best;
+                moved = true;
+                sbit__gptq_add(slope, t->h + i * n, (float)step, n);
             }
         }
     }
-    double form = 0.0;
+    t->left[r] = 0.0;
     for (int64_t i = 0; i < n; i++) {
-        form += (q[i] - target[i]) * slope[i];
+        t->left[r] += ((double)q[i] - (double)target[i]) * (double)slope[i];
     }
-    return form;
 }
 
-/* The best weights on a grid in q, and their form; value and slope are room. */
-static double sbit__gptq_solve(const sbit__gptq *t, const sbit__gptq_row *grid,
-                               const double *target, double *q, double *value, double *slope)
+/* Rows of q that are better than what is kept are kept. */
+static void sbit__gptq_keep(const sbit__gptq *t)
 {
     const int64_t n = t->n;
-    memcpy(value, target, (size_t)n * sizeof *value);
-    for (int64_t i = 0; i < n; i++) {
-        q[i] = sbit__gptq_round(grid, i, value[i]);
-        const double error = (value[i] - q[i]) / t->u[i * n + i];
-        for (int64_t j = i; j < n; j++) {
-            value[j] -= error * t->u[i * n + j];
+    for (int64_t r = 0; r < t->rows; r++) {
+        if (t->left[r] < t->form[r]) {
+            t->form[r] = t->left[r];
+            t->scale[r] = t->tried[r];
+            memcpy(t->best + r * n, t->q + r * n, (size_t)n * sizeof *t->q);
         }
     }
-    const double form = sbit__gptq_descend(t, grid, target, q, slope);
-    for (int64_t i = 0; i < n; i++) { /* on coarse grids the nearest may be the better start */
-        value[i] = sbit__gptq_round(grid, i, target[i]);
-    }
-    const double other = sbit__gptq_descend(t, grid, target, value, slope);
-    if (other < form) {
-        memcpy(q, value, (size_t)n * sizeof *q);
-    }
-    return other < form ? other : form;
 }
 
-/* The least squares scale of q's integers over that of the grid; 1 if there is none nearby. */
-static double sbit__gptq_ratio(const sbit__gptq *t, const double *target, const double *q)
+static void sbit__gptq_descend(sbit__gptq *t)
+{
+    const int64_t all = t->rows * t->n;
+    sbit__kernels(t->quant->ctx)
+        ->f32_binary(SBIT__BINARY_SUB, all, t->q, 1, t->target, 1, t->off);
+    sbit__gptq_times(t, t->off, t->h, t->slope);
+    sbit_ctx_parallel(t->quant->ctx, t->rows, sbit__gptq_descend_task, t);
+    sbit__gptq_keep(t);
+}
+
+/* The kept integers on their least squares scale, if there is one nearby; slope is best H. */
+static void sbit__gptq_rescale(sbit__gptq *t, const float *towards)
 {
     const int64_t n = t->n;
-    double with = 0.0, own = 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        with += q[i] * sbit__gptq_dot(t->h + i * n, target, n);
-        own += q[i] * sbit__gptq_dot(t->h + i * n, q, n);
-    }
-    const double ratio = own > 0.0 ? with / own : 1.0;
-    return ratio > 0.8 && ratio < 1.25 ? ratio : 1.0;
-}
-
-/* Other scales for the row: best[] and the grid get what is better than `form`. */
-static void sbit__gptq_scales(const sbit__gptq *t, sbit__gptq_row *grid, const double *target,
-                              double form, double *best, double *q, double *value, double *slope)
-{
-    const int64_t n = t->n;
-    const double first = grid->scale;
-    sbit__gptq_row other = *grid;
-    for (int64_t k = 1; k < t->sizes; k++) {
-        other.scale = (double)(float)(first * (1.0 - 0.5 * (double)k / (double)(t->sizes - 1)));
-        const double left = sbit__gptq_solve(t, &other, target, q, value, slope);
-        if (left < form) {
-            form = left;
-            grid->scale = other.scale;
-            memcpy(best, q, (size_t)n * sizeof *best);
+    for (int64_t r = 0; r < t->rows; r++) {
+        const float *best = t->best + r * n;
+        const double with = sbit__gptq_dot(best, towards + r * n, n);
+        const double own = sbit__gptq_dot(best, t->slope + r * n, n);
+        const double ratio = own > 0.0 ? with / own : 1.0;
+        const bool near = ratio > 0.8 && ratio < 1.25;
+        t->tried[r] = near ? (float)((double)t->scale[r] * ratio) : t->scale[r];
+        for (int64_t i = 0; i < n; i++) {
+            t->q[r * n + i] =
+                (float)((double)best[i] / (double)t->scale[r] * (double)t->tried[r]);
         }
-    }
-    for (int turn = 0; turn < 3; turn++) {
-        other.scale = (double)(float)(grid->scale * sbit__gptq_ratio(t, target, best));
-        for (int64_t i = 0; i < n; i++) { /* the same integers */
-            q[i] = best[i] / grid->scale * other.scale;
-        }
-        const double left = sbit__gptq_descend(t, &other, target, q, slope);
-        if (left >= form) {
-            return;
-        }
-        form = left;
-        grid->scale = other.scale;
-        memcpy(best, q, (size_t)n * sizeof *best);
-    }
-}
-
-static void sbit__gptq_row_task(void *task, int64_t r, int32_t worker)
-{
-    const sbit__gptq *t = (const sbit__gptq *)task;
-    const sbit__layer *layer = t->layer;
-    const int64_t n = t->n, row = t->group * layer->rows + r;
-    const sbit_grid *g = &t->site->settings.grid;
-    const int64_t part = sbit__site_parts(t->site) == 1 || t->parts != NULL ? 0 : row;
-    double *value = t->work + (int64_t)worker * 8 * n, *q = value + n, *slope = q + n;
-    double *best = slope + n;
-    const double *target = t->target + r * n;
-    sbit__gptq_row grid;
-    grid.scale = (double)t->site->scale[part];
-    grid.least = (double)(g->qmin - t->site->zero_point[part]);
-    grid.most = (double)(g->qmax - t->site->zero_point[part]);
-    grid.columns = t->parts != NULL ? best + 2 * n : NULL;
-    grid.n = n;
-    grid.weight = t->w + row * layer->row_step;
-    grid.order = t->column;
-    grid.step = layer->depth_step;
-    for (int64_t i = 0; t->parts != NULL && i < n; i++) {
-        const int64_t own = t->parts[row * layer->row_step + t->column[i] * layer->depth_step];
-        best[2 * n + i] = (double)t->site->scale[own];
-        best[3 * n + i] = (double)(g->qmin - t->site->zero_point[own]);
-        best[4 * n + i] = (double)(g->qmax - t->site->zero_point[own]);
-    }
-    const double form = sbit__gptq_solve(t, &grid, target, best, value, slope);
-    if (t->sizes > 1) {
-        sbit__gptq_scales(t, &grid, target, form, best, q, value, slope);
-        t->scale[row] = (float)grid.scale;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        t->out[row * layer->row_step + t->column[i] * layer->depth_step] = (float)best[i];
     }
 }
 
@@ -352,10 +405,10 @@ static void sbit__gptq_row_task(void *task, int64_t r, int32_t worker)
 static void sbit__gptq_order(sbit__gptq *t, const sbit__gram *gram)
 {
     const float *sums = gram->sums + t->group * t->n * t->n;
-    for (int64_t i = 0; i < t->n; i++) { /* insertion: stable, lower index first */
+    for (int64_t i = 0; i < t->n; i++) { /* insertion: of equals the lower index comes last */
         int64_t at = i;
         const float size = sums[i * t->n + i];
-        while (at > 0 && sums[t->column[at - 1] * t->n + t->column[at - 1]] < size) {
+        while (at > 0 && sums[t->column[at - 1] * t->n + t->column[at - 1]] >= size) {
             t->column[at] = t->column[at - 1];
             at--;
         }
@@ -363,17 +416,51 @@ static void sbit__gptq_order(sbit__gptq *t, const sbit__gram *gram)
     }
 }
 
-static void sbit__gptq_group(sbit__gptq *t, const sbit__gram *gram, double damping, bool *failed)
+static void sbit__gptq_rows(sbit__gptq *t)
+{
+    const int64_t n = t->n, all = t->rows * n, first = t->group * t->rows;
+    const bool one = sbit__site_parts(t->site) == 1 || t->parts != NULL;
+    for (int64_t k = 0; k < t->sizes; k++) {
+        const double size = k > 0 ? 1.0 - 0.5 * (double)k / (double)(t->sizes - 1) : 1.0;
+        for (int64_t r = 0; r < t->rows; r++) {
+            t->tried[r] = (float)((double)t->site->scale[one ? 0 : first + r] * size);
+            t->form[r] = k > 0 ? t->form[r] : (double)INFINITY;
+        }
+        sbit__gptq_back(t, false);
+        sbit__gptq_keep(t);
+    }
+    memcpy(t->q, t->best, (size_t)all * sizeof *t->q);
+    memcpy(t->tried, t->scale, (size_t)t->rows * sizeof *t->tried);
+    sbit__gptq_descend(t);
+    for (int64_t i = 0; i < all; i++) { /* on coarse grids the nearest may be the better start */
+        t->q[i] = sbit__gptq_round(t, i / n, i % n, (double)t->target[i]);
+    }
+    sbit__gptq_descend(t);
+    if (t->sizes > 1) {
+        float *towards = t->product;
+        sbit__gptq_times(t, t->target, t->h, towards);
+        for (int turn = 0; turn < SBIT__GPTQ_TURNS; turn++) {
+            sbit__gptq_times(t, t->best, t->h, t->slope);
+            sbit__gptq_rescale(t, towards);
+            sbit__gptq_descend(t);
+        }
+        memcpy(t->found + first, t->scale, (size_t)t->rows * sizeof *t->scale);
+    }
+    for (int64_t i = 0; i < all; i++) {
+        t->out[(first + i / n) * t->layer->row_step + t->column[i % n] * t->layer->depth_step] =
+            t->best[i];
+    }
+}
+
+static void sbit__gptq_group(sbit__gptq *t, sbit__gram *gram, double damping, bool *failed)
 {
     sbit__gptq_order(t, gram);
     if (!sbit__gptq_prepare(t, gram, damping)) {
         *failed = true; /* `out` has the weights as they are: the nearest */
         return;
     }
-    for (int64_t r = 0; r < t->layer->rows; r++) {
-        sbit__gptq_target(t, gram, r, t->target + r * t->n, t->work);
-    }
-    sbit_ctx_parallel(t->quant->ctx, t->layer->rows, sbit__gptq_row_task, t);
+    sbit__gptq_target(t, gram);
+    sbit__gptq_rows(t);
 }
 
 /* >>step-gptq bias. Sums about the means: sum a b^T - (sum a)(sum b)^T / n. */
@@ -415,9 +502,9 @@ static sbit_status sbit__gptq_shift(sbit__gptq *t, const sbit_unit *unit, const 
             sum += (double)t->w[at] * (double)gram->mean_a[g * l->depth + k] -
                    (double)t->out[at] * (double)mean_b[g * l->depth + k];
         }
-        t->scale[row] = (float)(sum / gram->count);
+        t->found[row] = (float)(sum / gram->count);
     }
-    return sbit__site_set_shift(t->quant, &t->quant->sites[unit->site], t->scale,
+    return sbit__site_set_shift(t->quant, &t->quant->sites[unit->site], t->found,
                                 (size_t)(l->groups * l->rows), error);
 }
 
@@ -429,75 +516,97 @@ static bool sbit__gptq_free(const sbit__site *site, size_t outputs)
            !site->settings.grid.power_of_two;
 }
 
+/* Which scale each weight has. */
+static void sbit__gptq_parts(sbit__gptq *t, const sbit_tensor *weight)
+{
+    const sbit_observation x = sbit__site_observation(t->site, weight, NULL);
+    sbit_runs runs = sbit_runs_of(&x.parts);
+    while (sbit_runs_next(&runs)) {
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            t->parts[i] = (int32_t)runs.part;
+        }
+    }
+}
+
+static sbit_status sbit__gptq_layer(sbit__gptq *t, const sbit__round_units *units,
+                                    const sbit_unit *unit, sbit__gram *gram, sbit_error *error)
+{
+    const double damping = sbit_options_float(units->options, "STEP.GPTQ.DAMPING");
+    const size_t outputs = (size_t)(t->layer->groups * t->rows);
+    sbit__site *site = &t->quant->sites[unit->site];
+    bool failed = false;
+    memcpy(t->out, t->w, outputs * (size_t)t->n * sizeof(float));
+    memcpy(t->found, site->scale, (t->sizes > 1 ? outputs : 0) * sizeof(float));
+    const bool bias = sbit_options_bool(units->options, "STEP.GPTQ.BIAS") && gram->count > 0.0 &&
+                      sbit__gptq_has_bias(t->quant, t->layer);
+    if (bias) {
+        sbit__gptq_center(gram);
+    }
+    for (t->group = 0; t->group < t->layer->groups; t->group++) {
+        sbit__gptq_group(t, gram, damping, &failed);
+    }
+    if (failed) {
+        sbit__log(
+            t->quant->ctx, SBIT_LOG_WARNING,
+            "gptq: '%s': the inputs say too little about some weights, which stay the nearest",
+            t->layer->node->name);
+    }
+    memcpy(site->scale, t->found, (t->sizes > 1 ? outputs : 0) * sizeof(float));
+    SBIT__TRY(sbit_quant_set_weight(t->quant, unit->site, t->out, error));
+    return bias ? sbit__gptq_shift(t, unit, gram, error) : SBIT_OK;
+}
+
 static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *unit,
                                    const sbit__layer *layer, sbit__gram *gram, sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(units->quant->ctx);
-    const double damping = sbit_options_float(units->options, "STEP.GPTQ.DAMPING");
-    const int64_t n = layer->depth, workers = sbit_ctx_threads(units->quant->ctx);
-    const size_t all = (size_t)(layer->groups * layer->rows * n);
-    const size_t outputs = (size_t)(layer->groups * layer->rows);
-    const size_t doubles = (size_t)(2 * n * n + layer->rows * n + workers * 8 * n + n);
-    const bool blocks = units->quant->sites[unit->site].block > 0;
-    const size_t bytes = doubles * sizeof(double) + (all + outputs) * sizeof(float) +
-                         (blocks ? all * sizeof(int32_t) : 0);
+    const int64_t n = layer->depth, rows = layer->rows, one = rows * n;
+    const size_t outputs = (size_t)(layer->groups * rows), all = outputs * (size_t)n;
     sbit__gptq t;
     sbit_tensor weight;
-    bool failed = false;
     memset(&t, 0, sizeof t);
     SBIT__TRY(sbit__site_weight(units->quant, &units->quant->sites[unit->site], &weight, error));
-    double *room = (double *)sbit__alloc(a, bytes);
-    if (room == NULL) {
-        return sbit__fail_oom(error, bytes);
-    }
     t.quant = units->quant;
     t.site = &units->quant->sites[unit->site];
     t.layer = layer;
     t.w = (const float *)weight.data;
     t.n = n;
+    t.rows = rows;
     t.sweeps = sbit_options_int(units->options, "STEP.GPTQ.SWEEPS");
-    t.h = room;
-    t.u = t.h + n * n;
-    t.target = t.u + n * n;
-    t.work = t.target + layer->rows * n;
-    t.column = (int64_t *)(void *)(t.work + workers * 8 * n);
-    t.out = (float *)(void *)(t.column + n);
-    t.scale = t.out + all;
-    if (blocks) {
-        const sbit_observation x = sbit__site_observation(t.site, &weight, NULL);
-        sbit_runs runs = sbit_runs_of(&x.parts);
-        t.parts = (int32_t *)(void *)(t.scale + outputs);
-        while (sbit_runs_next(&runs)) {
-            for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
-                t.parts[i] = (int32_t)runs.part;
-            }
-        }
-    }
-    memcpy(t.out, t.w, all * sizeof(float));
-    sbit__site *site = &t.quant->sites[unit->site];
     t.sizes =
-        sbit__gptq_free(site, outputs) ? sbit_options_int(units->options, "STEP.GPTQ.SCALES") : 1;
-    memcpy(t.scale, site->scale, (t.sizes > 1 ? outputs : 0) * sizeof(float));
-    const bool bias = sbit_options_bool(units->options, "STEP.GPTQ.BIAS") && gram->count > 0.0 &&
-                      sbit__gptq_has_bias(t.quant, layer);
-    if (bias) {
-        sbit__gptq_center(gram);
+        sbit__gptq_free(t.site, outputs) ? sbit_options_int(units->options, "STEP.GPTQ.SCALES") : 1;
+    const bool blocks = t.site->block > 0;
+    const size_t bytes = (size_t)(2 * rows + n) * sizeof(double) +
+                         ((size_t)(2 * n * n + 6 * one + 2 * rows) + all + outputs) * sizeof(float) +
+                         (blocks ? all * sizeof(int32_t) : 0) +
+                         sbit__gptq_scratch(t.quant->ctx, rows, n);
+    t.form = (double *)sbit__alloc(a, bytes);
+    if (t.form == NULL) {
+        return sbit__fail_oom(error, bytes);
     }
-    for (t.group = 0; t.group < layer->groups; t.group++) {
-        sbit__gptq_group(&t, gram, damping, &failed);
+    t.left = t.form + rows;
+    t.column = (int64_t *)(void *)(t.left + rows);
+    t.h = (float *)(void *)(t.column + n);
+    t.l = t.h + n * n;
+    t.target = t.l + n * n;
+    t.best = t.target + one;
+    t.q = t.best + one;
+    t.off = t.q + one;
+    t.product = t.off + one;
+    t.slope = t.product + one;
+    t.scale = t.slope + one;
+    t.tried = t.scale + rows;
+    t.out = t.tried + rows;
+    t.found = t.out + all;
+    char *rest = (char *)(t.found + outputs);
+    if (blocks) {
+        t.parts = (int32_t *)(void *)rest;
+        rest += all * sizeof(int32_t);
+        sbit__gptq_parts(&t, &weight);
     }
-    if (failed) {
-        sbit__log(
-            t.quant->ctx, SBIT_LOG_WARNING,
-            "gptq: '%s': the inputs say too little about some weights, which stay the nearest",
-            layer->node->name);
-    }
-    memcpy(site->scale, t.scale, (t.sizes > 1 ? outputs : 0) * sizeof(float));
-    sbit_status status = sbit_quant_set_weight(t.quant, unit->site, t.out, error);
-    if (status == SBIT_OK && bias) {
-        status = sbit__gptq_shift(&t, unit, gram, error);
-    }
-    sbit__free(a, room, bytes);
+    t.scratch = (void *)(((uintptr_t)rest + 63u) & ~(uintptr_t)63u);
+    const sbit_status status = sbit__gptq_layer(&t, units, unit, gram, error);
+    sbit__free(a, t.form, bytes);
     return status;
 }
 
