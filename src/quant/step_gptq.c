@@ -300,8 +300,8 @@ static void sbit__gptq_forth(const sbit__gptq *t)
             for (int64_t i = begin; i < end; i++) {
                 const float *l = t->l + i * n;
                 const double known = begin > 0 ? (double)t->product[r * width + i - begin] : 0.0;
-                const double near = sbit__gptq_dot(x + begin, l + begin, i - begin);
-                x[i] = (float)(((double)t->slope[r * n + i] - known - near) / (double)l[i]);
+                const double here = sbit__gptq_dot(x + begin, l + begin, i - begin);
+                x[i] = (float)(((double)t->slope[r * n + i] - known - here) / (double)l[i]);
             }
         }
     }
@@ -392,8 +392,8 @@ static void sbit__gptq_rescale(sbit__gptq *t, const float *towards)
         const double with = sbit__gptq_dot(best, towards + r * n, n);
         const double own = sbit__gptq_dot(best, t->slope + r * n, n);
         const double ratio = own > 0.0 ? with / own : 1.0;
-        const bool near = ratio > 0.8 && ratio < 1.25;
-        t->tried[r] = near ? (float)((double)t->scale[r] * ratio) : t->scale[r];
+        const bool fits = ratio > 0.8 && ratio < 1.25;
+        t->tried[r] = fits ? (float)((double)t->scale[r] * ratio) : t->scale[r];
         for (int64_t i = 0; i < n; i++) {
             t->q[r * n + i] =
                 (float)((double)best[i] / (double)t->scale[r] * (double)t->tried[r]);
