@@ -1199,6 +1199,11 @@ SBIT__FN sbit_status sbit__file_open_range(const sbit_allocator *a, const char *
                                            uint64_t offset, size_t size, sbit__file *out,
                                            sbit_error *error);
 SBIT__FN void sbit__file_close(sbit__file *file); /* zeroed or closed: fine */
+/* Gives back the memory behind bytes of a mapped file, which are read again from it when they are
+ * needed. Nothing happens if they are not in `file`, or it is not mapped. */
+SBIT__FN void sbit__file_forget(const sbit__file *file, const void *data, size_t size);
+/* Asks the system to serve a large block with large pages: fewer of them to make and to look up. */
+SBIT__FN void sbit__pages_large(void *data, size_t size);
 
 /* Writes to a temporary name beside `path`; commit flushes to disk and renames over `path`;
  * abort removes the temporary file. Exactly one of commit and abort ends a writer. */
@@ -1350,6 +1355,7 @@ SBIT__FN sbit_status sbit__fail_oom(sbit_error *error, size_t bytes)
 #include <stdlib.h> /* malloc, realloc, free: the default allocator */
 
 #define SBIT__MEMORY_ALIGN 64u
+#define SBIT__MEMORY_LARGE ((size_t)1 << 22)
 #define SBIT__ARENA_ALIGN 16u
 #define SBIT__ARENA_FIRST_BYTES ((size_t)4096)
 #define SBIT__ARENA_MAX_BYTES ((size_t)1 << 20)
@@ -1364,7 +1370,11 @@ struct sbit__arena_block {
 static void *sbit__memory_default_alloc(size_t bytes, void *user)
 {
     (void)user;
-    return malloc(bytes);
+    void *ptr = malloc(bytes);
+    if (ptr != NULL && bytes >= SBIT__MEMORY_LARGE) {
+        sbit__pages_large(ptr, bytes);
+    }
+    return ptr;
 }
 
 static void *sbit__memory_default_realloc(void *ptr, size_t old_bytes, size_t new_bytes, void *user)
@@ -2217,6 +2227,14 @@ ssize_t readlink(const char *path, char *to, size_t size); /* likewise; C++ show
 #endif
 #endif
 
+#if SBIT__FILE_POSIX && !SPARSEBIT_NO_MMAP && defined(__linux__)
+#ifndef __cplusplus
+int madvise(void *data, size_t size, int advice); /* strict -std=c99 hides it, and its numbers */
+#endif
+#define SBIT__PAGES_FORGET 4
+#define SBIT__PAGES_LARGE 14
+#endif
+
 static const char *sbit__file_reason(int code)
 {
     switch (code) {
@@ -2883,6 +2901,43 @@ SBIT__FN void sbit__writer_abort(sbit__writer *writer)
 }
 
 #endif /* SPARSEBIT_NO_FILES */
+
+#ifdef SBIT__PAGES_FORGET
+/* Whole pages inside of a block. */
+static void sbit__pages_advise(const void *data, size_t size, int advice)
+{
+    const size_t page = sbit__file_page_bytes(), lead = page - ((uintptr_t)data & (page - 1));
+    const size_t skipped = lead % page;
+    if (size >= skipped + page) {
+        unsigned char *first = (unsigned char *)sbit__file_unconst((const unsigned char *)data);
+        (void)madvise(first + skipped, (size - skipped) / page * page, advice);
+    }
+}
+#endif
+
+SBIT__FN void sbit__file_forget(const sbit__file *file, const void *data, size_t size)
+{
+#ifdef SBIT__PAGES_FORGET
+    const uintptr_t first = (uintptr_t)file->data, at = (uintptr_t)data;
+    if (file->mapped && at >= first && size <= file->size && at - first <= file->size - size) {
+        sbit__pages_advise(data, size, SBIT__PAGES_FORGET);
+    }
+#else
+    (void)file;
+    (void)data;
+    (void)size;
+#endif
+}
+
+SBIT__FN void sbit__pages_large(void *data, size_t size)
+{
+#ifdef SBIT__PAGES_LARGE
+    sbit__pages_advise(data, size, SBIT__PAGES_LARGE);
+#else
+    (void)data;
+    (void)size;
+#endif
+}
 /* ---- end src/base/file.c ---- */
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
@@ -3073,6 +3128,8 @@ SBIT__FN sbit_status sbit__onnx_external_open(const sbit_onnx_doc *doc,
 SBIT__FN sbit_status sbit__onnx_external_view(sbit_onnx_doc *doc, const sbit_onnx_tensor *tensor,
                                               sbit_str *out, sbit_error *error);
 SBIT__FN void sbit__onnx_external_close_all(sbit_onnx_doc *doc);
+/* sbit__file_forget for the document's files. */
+SBIT__FN void sbit__onnx_forget(const sbit_onnx_doc *doc, const void *data, size_t size);
 
 /* Where a save puts the tensors that it does not write as they are, in wire order. */
 typedef struct sbit__onnx_place {
@@ -5165,6 +5222,14 @@ SBIT__FN void sbit__onnx_external_close_all(sbit_onnx_doc *doc)
     doc->ranges = NULL;
     doc->range_count = 0;
     doc->range_capacity = 0;
+}
+
+SBIT__FN void sbit__onnx_forget(const sbit_onnx_doc *doc, const void *data, size_t size)
+{
+    sbit__file_forget(&doc->file, data, size);
+    for (size_t i = 0; i < doc->range_count; i++) {
+        sbit__file_forget(&doc->ranges[i], data, size);
+    }
 }
 
 /* ---- laying tensors out for a save ---- */

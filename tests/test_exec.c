@@ -833,6 +833,58 @@ static void *run_shared(void *user)
 }
 
 /* Two threads, a session each, one program (-fsanitize=thread finds nothing to say). */
+/* desc.release_weights: the graph's blocks go with the last node that packs them, and no others. */
+TEST(packed_weights_are_freed_in_the_graph)
+{
+    enum {
+        W = 32 * 16 * 9
+    };
+    static float x[16 * 64], want[32 * 64];
+    test_heap heap = {0, 0, 0, 0};
+    sbit_value_id in[2], w, wide;
+    int64_t live[2] = {0, 0};
+    sbit_ctx_desc desc;
+    build b;
+    memset(&b, 0, sizeof b);
+    memset(&desc, 0, sizeof desc);
+    desc.allocator = test_heap_allocator(&heap);
+    build_do(&b, sbit_ctx_create(&desc, &b.ctx, &b.error), "context");
+    build_do(&b, sbit_graph_create(b.ctx, 17, &b.graph, &b.error), "graph");
+    in[0] = build_input(&b, "x", SBIT_F32, "1,16,8,8");
+    w = in[1] = build_weights(&b, "w", "32,16,3,3", 1);
+    sbit_value_id y = build_node(&b, "Conv", "conv", in, 2, NULL, 0);
+    in[0] = y;
+    wide = in[1] = build_weights(&b, "a", "1,32,6,6", 2);
+    build_output(&b, build_node(&b, "Mul", "mul", in, 2, NULL, 0)); /* packs nothing */
+    fill(x, 16 * 64, 3);
+    for (int release = 0; release < 2; release++) {
+        const int64_t before = heap.live_bytes;
+        sbit_session_desc how;
+        sbit_program *program = NULL;
+        sbit_session *session = NULL;
+        memset(&how, 0, sizeof how);
+        how.release_weights = release == 1;
+        CHECK_OK(sbit_program_create(b.graph, &how, &program, &b.error), b.error);
+        live[release] = heap.live_bytes - before;
+        CHECK_OK(sbit_session_create_for(program, NULL, &session, &b.error), b.error);
+        set_floats(session, "x", "1,16,8,8", x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        const sbit_tensor *out = &sbit_session_output(session, 0)->tensor;
+        if (release == 0) {
+            memcpy(want, out->data, sbit_tensor_bytes(out));
+        } else {
+            CHECK(memcmp(want, out->data, sbit_tensor_bytes(out)) == 0);
+        }
+        CHECK_EQ_I64(sbit_graph_value(b.graph, w)->constant.data == NULL, release);
+        CHECK(sbit_graph_value(b.graph, wide)->constant.data != NULL);
+        sbit_session_destroy(session);
+        sbit_program_destroy(program);
+    }
+    CHECK_EQ_I64((live[0] - live[1]) / 4, W + 16); /* an aligned block */
+    build_end(&b);
+    CHECK_EQ_I64(heap.live_bytes, 0);
+}
+
 TEST(threads_share_a_program)
 {
     build b;

@@ -191,6 +191,11 @@ SBIT__FN sbit_status sbit__file_open_range(const sbit_allocator *a, const char *
                                            uint64_t offset, size_t size, sbit__file *out,
                                            sbit_error *error);
 SBIT__FN void sbit__file_close(sbit__file *file); /* zeroed or closed: fine */
+/* Gives back the memory behind bytes of a mapped file, which are read again from it when they are
+ * needed. Nothing happens if they are not in `file`, or it is not mapped. */
+SBIT__FN void sbit__file_forget(const sbit__file *file, const void *data, size_t size);
+/* Asks the system to serve a large block with large pages: fewer of them to make and to look up. */
+SBIT__FN void sbit__pages_large(void *data, size_t size);
 
 /* Writes to a temporary name beside `path`; commit flushes to disk and renames over `path`;
  * abort removes the temporary file. Exactly one of commit and abort ends a writer. */

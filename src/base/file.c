@@ -46,6 +46,14 @@ ssize_t readlink(const char *path, char *to, size_t size); /* likewise; C++ show
 #endif
 #endif
 
+#if SBIT__FILE_POSIX && !SPARSEBIT_NO_MMAP && defined(__linux__)
+#ifndef __cplusplus
+int madvise(void *data, size_t size, int advice); /* strict -std=c99 hides it, and its numbers */
+#endif
+#define SBIT__PAGES_FORGET 4
+#define SBIT__PAGES_LARGE 14
+#endif
+
 static const char *sbit__file_reason(int code)
 {
     switch (code) {
@@ -712,3 +720,40 @@ SBIT__FN void sbit__writer_abort(sbit__writer *writer)
 }
 
 #endif /* SPARSEBIT_NO_FILES */
+
+#ifdef SBIT__PAGES_FORGET
+/* Whole pages inside of a block. */
+static void sbit__pages_advise(const void *data, size_t size, int advice)
+{
+    const size_t page = sbit__file_page_bytes(), lead = page - ((uintptr_t)data & (page - 1));
+    const size_t skipped = lead % page;
+    if (size >= skipped + page) {
+        unsigned char *first = (unsigned char *)sbit__file_unconst((const unsigned char *)data);
+        (void)madvise(first + skipped, (size - skipped) / page * page, advice);
+    }
+}
+#endif
+
+SBIT__FN void sbit__file_forget(const sbit__file *file, const void *data, size_t size)
+{
+#ifdef SBIT__PAGES_FORGET
+    const uintptr_t first = (uintptr_t)file->data, at = (uintptr_t)data;
+    if (file->mapped && at >= first && size <= file->size && at - first <= file->size - size) {
+        sbit__pages_advise(data, size, SBIT__PAGES_FORGET);
+    }
+#else
+    (void)file;
+    (void)data;
+    (void)size;
+#endif
+}
+
+SBIT__FN void sbit__pages_large(void *data, size_t size)
+{
+#ifdef SBIT__PAGES_LARGE
+    sbit__pages_advise(data, size, SBIT__PAGES_LARGE);
+#else
+    (void)data;
+    (void)size;
+#endif
+}

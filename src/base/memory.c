@@ -12,6 +12,7 @@
 #include <stdlib.h> /* malloc, realloc, free: the default allocator */
 
 #define SBIT__MEMORY_ALIGN 64u
+#define SBIT__MEMORY_LARGE ((size_t)1 << 22)
 #define SBIT__ARENA_ALIGN 16u
 #define SBIT__ARENA_FIRST_BYTES ((size_t)4096)
 #define SBIT__ARENA_MAX_BYTES ((size_t)1 << 20)
@@ -26,7 +27,11 @@ struct sbit__arena_block {
 static void *sbit__memory_default_alloc(size_t bytes, void *user)
 {
     (void)user;
-    return malloc(bytes);
+    void *ptr = malloc(bytes);
+    if (ptr != NULL && bytes >= SBIT__MEMORY_LARGE) {
+        sbit__pages_large(ptr, bytes);
+    }
+    return ptr;
 }
 
 static void *sbit__memory_default_realloc(void *ptr, size_t old_bytes, size_t new_bytes, void *user)

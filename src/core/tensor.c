@@ -140,17 +140,14 @@ SBIT__FN sbit_status sbit__tensor_alloc_strings(sbit_ctx *ctx, int32_t rank, con
     return SBIT_OK;
 }
 
-SPARSEBIT_API sbit_status sbit_tensor_alloc(sbit_ctx *ctx, sbit_dtype dtype, int32_t rank,
-                                            const int64_t *dims, sbit_tensor *out,
+/* The elements are not set yet. */
+static sbit_status sbit__tensor_alloc_plain(sbit_ctx *ctx, sbit_dtype dtype, int32_t rank,
+                                            const int64_t *dims, sbit_tensor *out, size_t *size,
                                             sbit_error *error)
 {
     sbit_tensor tensor;
     int64_t count = 0;
     size_t bytes = 0;
-    char *text = NULL;
-    if (dtype == SBIT_STRING) {
-        return sbit__tensor_alloc_strings(ctx, rank, dims, 0, out, &text, error);
-    }
     SBIT__TRY(sbit__tensor_set_shape(&tensor, dtype, rank, dims, &count, error));
     if (sbit_dtype_bits((int32_t)dtype) == 0) {
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "a tensor of type %s has no size",
@@ -164,8 +161,22 @@ SPARSEBIT_API sbit_status sbit_tensor_alloc(sbit_ctx *ctx, sbit_dtype dtype, int
     if (tensor.data == NULL) {
         return sbit__fail_oom(error, bytes);
     }
-    memset(tensor.data, 0, bytes);
     *out = tensor;
+    *size = bytes;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_tensor_alloc(sbit_ctx *ctx, sbit_dtype dtype, int32_t rank,
+                                            const int64_t *dims, sbit_tensor *out,
+                                            sbit_error *error)
+{
+    size_t bytes = 0;
+    char *text = NULL;
+    if (dtype == SBIT_STRING) {
+        return sbit__tensor_alloc_strings(ctx, rank, dims, 0, out, &text, error);
+    }
+    SBIT__TRY(sbit__tensor_alloc_plain(ctx, dtype, rank, dims, out, &bytes, error));
+    memset(out->data, 0, bytes);
     return SBIT_OK;
 }
 
@@ -220,8 +231,9 @@ SBIT__FN sbit_status sbit__tensor_copy(sbit_ctx *ctx, const sbit_tensor *tensor,
                                          (const sbit_str *)tensor->data, sbit_tensor_count(tensor),
                                          out, error);
     }
-    SBIT__TRY(sbit_tensor_alloc(ctx, tensor->dtype, tensor->rank, tensor->dims, &copy, error));
-    const size_t bytes = sbit_tensor_bytes(tensor);
+    size_t bytes = 0;
+    SBIT__TRY(sbit__tensor_alloc_plain(ctx, tensor->dtype, tensor->rank, tensor->dims, &copy, &bytes,
+                                       error));
     if (bytes != 0) {
         memcpy(copy.data, tensor->data, bytes);
     }
@@ -275,8 +287,11 @@ SBIT__FN sbit_status sbit__tensor_from_onnx(sbit_ctx *ctx, sbit_onnx_doc *doc,
         memcpy(&tensor.data, &bytes.data, sizeof(tensor.data));
         *owned = false;
     } else {
-        SBIT__TRY(sbit_tensor_alloc(ctx, dtype, tensor.rank, tensor.dims, &tensor, error));
+        size_t size = 0;
+        SBIT__TRY(sbit__tensor_alloc_plain(ctx, dtype, tensor.rank, tensor.dims, &tensor, &size,
+                                           error));
         memcpy(tensor.data, bytes.data, bytes.size);
+        sbit__onnx_forget(doc, bytes.data, bytes.size);
         *owned = true;
     }
     *out = tensor;

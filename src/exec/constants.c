@@ -24,6 +24,7 @@ typedef struct sbit__constants {
     bool *keep;              /* by value: read after the program is made */
     sbit__exec_node **stack; /* of nodes to compute, each for the one below it */
     size_t depth;
+    bool frees; /* blocks of the caller's constants */
 } sbit__constants;
 
 /* >>what may be computed */
@@ -129,13 +130,40 @@ static void sbit__constants_wait(sbit__constants *fold, const sbit_node *node)
     }
 }
 
+/* A constant of the program's graph, or of the caller's. */
+static void sbit__constants_release(sbit__constants *fold, sbit__exec_value *value, uint32_t idx)
+{
+    const sbit__lowered *lowered = sbit__program_lowered(fold->program, fold->graph);
+    const sbit_graph *source = lowered != NULL ? lowered->source : NULL;
+    sbit_value_id id;
+    id.idx = idx;
+    const sbit_value_info *info = sbit_graph_value(fold->graph, id);
+    if (info->outer.idx != 0) {
+        return;
+    }
+    const bool same = source != NULL && sbit_graph_value_alive(source, id) &&
+                      sbit_graph_value(source, id)->constant.data == info->constant.data;
+    if (sbit__graph_release_constant(fold->graph, id, true) ||
+        (same && sbit__graph_release_constant(source, id, fold->frees))) {
+        fold->graph->values[idx]->info.constant.data = NULL;
+        value->value.tensor.data = NULL;
+        fold->session->infer.known[idx] = NULL;
+    }
+}
+
 /* A reader less; the last one frees what nobody reads later. */
 static void sbit__constants_read(sbit__constants *fold, uint32_t idx)
 {
     sbit_session *s = fold->session;
     sbit__exec_value *value = s->values[idx];
-    if (value == NULL || --fold->readers[idx] > 0 || fold->keep[idx] ||
-        value->dynamic.main == NULL) {
+    if (value == NULL || --fold->readers[idx] > 0 || fold->keep[idx]) {
+        return;
+    }
+    if (value->shared) {
+        sbit__constants_release(fold, value, idx);
+        return;
+    }
+    if (value->dynamic.main == NULL) {
         return;
     }
     sbit__dynamic_free(s, &value->dynamic);
@@ -329,6 +357,7 @@ static sbit_status sbit__constants_sources(sbit__constants *fold, sbit_error *er
         }
         info = sbit_graph_value(fold->graph, id);
         if (info->is_constant || info->has_default) { /* a default: until something else is fed */
+            fold->frees = fold->frees && info->is_constant;
             SBIT__TRY(sbit__constants_share(fold, idx, &info->constant, error));
         } else if (info->outer.idx != 0) {
             fold->made->values[idx] =
@@ -455,6 +484,7 @@ static sbit_status sbit__constants_graph(sbit_program *program, const sbit_graph
     fold.program = program;
     fold.graph = graph;
     fold.made = made;
+    fold.frees = program->desc.release_weights;
     status = sbit__constants_fill(&fold, error);
     sbit_session_destroy(fold.session);
     return status;

@@ -69,6 +69,8 @@ typedef struct sbit_session_desc {
                               are rounded each 1,024 terms with force_isa SBIT_ISA_SCALAR */
     bool exact;            /* no Winograd, which adds and subtracts neighbours: its error is up to
                               1e-5 of the largest sum of |terms| among 4 x 4 outputs */
+    bool release_weights;  /* constants that were packed are freed in the graph as well: after
+                              that it can only be run, by sessions of this program */
     bool profile;          /* measure each node */
     size_t max_bytes;      /* 0: no limit on the session's memory: total_bytes below */
     size_t dynamic_bytes;  /* 0: no limit on the part of it that is found while running */

@@ -159,6 +159,10 @@ SBIT__FN sbit_status sbit__graph_take_constant(sbit_graph *graph, const char *na
                                                const sbit_tensor *tensor, sbit_value_id *out,
                                                sbit_error *error);
 SBIT__FN void sbit__graph_drop_constant(sbit_graph *graph, sbit_value_id id);
+/* For a constant that is not read soon: pages of a file are given back; a block of its own is freed
+ * with free_block, which leaves a tensor without data: true. */
+SBIT__FN bool sbit__graph_release_constant(const sbit_graph *graph, sbit_value_id id,
+                                           bool free_block);
 SBIT__FN sbit_status sbit__graph_append_id(sbit_graph *graph, sbit_value_id **ids, size_t *count,
                                            size_t *capacity, sbit_value_id id, sbit_error *error);
 

@@ -5,6 +5,7 @@
  * Does: keep the invariants of names, uses and the node list that edit.c, import.c and body.c
  * build on. Does not: decide what an edit means.
  */
+#include "../onnx/onnx_private.h"
 #include "graph_private.h"
 
 #include <stdio.h> /* snprintf */
@@ -560,6 +561,25 @@ SBIT__FN void sbit__graph_drop_constant(sbit_graph *graph, sbit_value_id id)
     value->owns_constant = false;
     value->info.is_constant = value->info.has_default = false;
     value->tensor = NULL;
+}
+
+SBIT__FN bool sbit__graph_release_constant(const sbit_graph *graph, sbit_value_id id,
+                                           bool free_block)
+{
+    sbit__graph_value *value = graph->values[id.idx];
+    sbit_tensor *constant = &value->info.constant;
+    if (value->owns_constant && free_block) {
+        sbit_tensor old = *constant;
+        sbit_tensor_free(graph->family->ctx, &old);
+        constant->data = NULL;
+        value->owns_constant = false;
+        return true;
+    }
+    if (!value->owns_constant && graph->family->doc != NULL && constant->data != NULL &&
+        constant->dtype != SBIT_STRING) {
+        sbit__onnx_forget(graph->family->doc, constant->data, sbit_tensor_bytes(constant));
+    }
+    return false;
 }
 
 SBIT__FN void sbit__graph_put_constant(sbit_graph *graph, sbit_value_id id,

@@ -193,6 +193,14 @@ SBIT__FN void sbit__onnx_external_close_all(sbit_onnx_doc *doc)
     doc->range_capacity = 0;
 }
 
+SBIT__FN void sbit__onnx_forget(const sbit_onnx_doc *doc, const void *data, size_t size)
+{
+    sbit__file_forget(&doc->file, data, size);
+    for (size_t i = 0; i < doc->range_count; i++) {
+        sbit__file_forget(&doc->ranges[i], data, size);
+    }
+}
+
 /* ---- laying tensors out for a save ---- */
 
 static sbit_status sbit__external_sum(const sbit_onnx_tensor *tensor,

@@ -184,6 +184,8 @@ SBIT__FN sbit_status sbit__onnx_external_open(const sbit_onnx_doc *doc,
 SBIT__FN sbit_status sbit__onnx_external_view(sbit_onnx_doc *doc, const sbit_onnx_tensor *tensor,
                                               sbit_str *out, sbit_error *error);
 SBIT__FN void sbit__onnx_external_close_all(sbit_onnx_doc *doc);
+/* sbit__file_forget for the document's files. */
+SBIT__FN void sbit__onnx_forget(const sbit_onnx_doc *doc, const void *data, size_t size);
 
 /* Where a save puts the tensors that it does not write as they are, in wire order. */
 typedef struct sbit__onnx_place {

@@ -36,17 +36,25 @@ def out(name):
     return os.path.join(c.TMP, name)
 
 
+# A peak counts from the fork on: what starts the process must be small itself.
+SMALL = """
+import os, sys, time
+begin = time.perf_counter()
+pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ,
+                      file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
+_, status, usage = os.wait4(pid, 0)
+print(time.perf_counter() - begin, usage.ru_maxrss / 1024, status)
+"""
+
+
 def process(*command, env=None):
     """Seconds and peak megabytes of a process."""
-    begin = time.perf_counter()
-    child = subprocess.Popen([str(a) for a in command], stdout=subprocess.DEVNULL,
-                             stderr=subprocess.PIPE, env=dict(os.environ, **(env or {})))
-    text = child.stderr.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode != 0:
-        raise RuntimeError("%s: %s" % (" ".join(map(str, command)), text[-300:]))
-    return time.perf_counter() - begin, usage.ru_maxrss / 1024
+    done = subprocess.run([sys.executable, "-S", "-c", SMALL] + [str(a) for a in command],
+                          capture_output=True, env=dict(os.environ, **(env or {})))
+    words = done.stdout.split()
+    if len(words) != 3 or int(words[2]) != 0:
+        raise RuntimeError("%s: %s" % (" ".join(map(str, command)), done.stderr[-300:]))
+    return float(words[0]), float(words[1])
 
 
 def python(text, *args):

@@ -319,6 +319,7 @@ static int cli_bench_model(const cli_args *args, cli_inputs *inputs, double load
     memset(&error, 0, sizeof error);
     memset(&desc, 0, sizeof desc);
     desc.disable_integers = args->simulate;
+    desc.release_weights = true;
     memset(&result, 0, sizeof result);
     result.load = load;
     result.plan = cli_seconds();
