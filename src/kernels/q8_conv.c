@@ -110,7 +110,8 @@ static void sbit__q8_plan_units(const sbit_ctx *ctx, sbit__q8_conv *conv)
         conv->bands = 0;
         return;
     }
-    while (rows < height && (rows + 1) * shape->out[2] <= SBIT__Q8_BAND_PIXELS &&
+    while (rows < height &&
+           (conv->depthwise || (rows + 1) * shape->out[2] <= SBIT__Q8_BAND_PIXELS) &&
            sbit__q8_band_bytes(conv, rows + 1) <= SBIT__Q8_BAND_BYTES) {
         rows++;
     }

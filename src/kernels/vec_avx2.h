@@ -102,9 +102,10 @@ SBIT__V_INLINE __m256 SBIT__V(mul_f32)(__m256 a, __m256 b)
 {
     return _mm256_mul_ps(a, b);
 }
-SBIT__V_INLINE __m256 SBIT__V(div_f32)(__m256 a, __m256 b)
+SBIT__V_INLINE __m256 SBIT__V(quotient)(__m256 x, __m256 y, float inverse)
 {
-    return _mm256_div_ps(a, b);
+    (void)inverse;
+    return _mm256_div_ps(x, y);
 }
 #if SBIT__VNNI == 2
 SBIT__V_INLINE __m256 SBIT__V(fma_f32)(__m256 a, __m256 b, __m256 sum)
@@ -131,6 +132,10 @@ SBIT__V_INLINE __m256 SBIT__V(to_f32)(__m256i v)
 SBIT__V_INLINE __m256i SBIT__V(round)(__m256 v)
 {
     return _mm256_cvtps_epi32(v);
+}
+SBIT__V_INLINE __m256i SBIT__V(round_below)(__m256 v, __m256 top)
+{
+    return _mm256_cvtps_epi32(_mm256_min_ps(top, v)); /* INT32_MIN of what does not fit */
 }
 
 /* >>bytes: 32 channels */
@@ -177,6 +182,14 @@ SBIT__V_INLINE __m256i SBIT__V(narrow)(__m256i a, __m256i b, __m256i c, __m256i 
 {
     return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
 }
+SBIT__V_INLINE __m256i SBIT__V(set_bytes)(uint8_t x)
+{
+    return _mm256_set1_epi8((char)x);
+}
+SBIT__V_INLINE __m256i SBIT__V(in_order)(__m256i v)
+{
+    return _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
 /* 16 rows of 16: adding 0x70 sets the top bit of what belongs to another row, which gives 0. */
 SBIT__V_INLINE __m256i SBIT__V(lookup)(const uint8_t *table, __m256i v)
 {
@@ -206,8 +219,7 @@ enum {
 /* >>products */
 enum {
     SBIT__V(tile_m) = 4,
-    SBIT__V(tile_v) = 2,
-    SBIT__V(tile_m_narrow) = 8
+    SBIT__V(tile_v) = 2
 };
 #if SBIT__VNNI == 1
 typedef __m256i SBIT__V(u4);

@@ -105,9 +105,17 @@ SBIT__V_INLINE __m512 SBIT__V(mul_f32)(__m512 a, __m512 b)
     return _mm512_mul_round_ps(a, b, SBIT__V_ROUND);
 }
 #undef SBIT__V_ROUND
-SBIT__V_INLINE __m512 SBIT__V(div_f32)(__m512 a, __m512 b)
+/* A product, corrected twice, instead of a division that takes 16 cycles: with the rounded inverse
+ * of y and a product less than 1 ulp away, the second is what division gives (Markstein 1990). */
+SBIT__V_INLINE __m512 SBIT__V(quotient)(__m512 x, __m512 y, float inverse)
 {
-    return _mm512_div_ps(a, b);
+    const __m512 by = _mm512_set1_ps(inverse);
+    __m512 q = _mm512_mul_ps(x, by);
+    if (inverse == 0.0f) {
+        return _mm512_div_ps(x, y);
+    }
+    q = _mm512_fmadd_ps(_mm512_fnmadd_ps(q, y, x), by, q);
+    return _mm512_fmadd_ps(_mm512_fnmadd_ps(q, y, x), by, q);
 }
 SBIT__V_INLINE __m512 SBIT__V(fma_f32)(__m512 a, __m512 b, __m512 sum)
 {
@@ -132,6 +140,10 @@ SBIT__V_INLINE __m512 SBIT__V(to_f32)(__m512i v)
 SBIT__V_INLINE __m512i SBIT__V(round)(__m512 v)
 {
     return _mm512_cvtps_epi32(v);
+}
+SBIT__V_INLINE __m512i SBIT__V(round_below)(__m512 v, __m512 top)
+{
+    return _mm512_cvtps_epi32(_mm512_min_ps(top, v)); /* INT32_MIN of what does not fit */
 }
 
 /* >>bytes: 64 channels */
@@ -171,6 +183,15 @@ SBIT__V_INLINE __m512i SBIT__V(narrow)(__m512i a, __m512i b, __m512i c, __m512i 
 {
     return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
 }
+SBIT__V_INLINE __m512i SBIT__V(set_bytes)(uint8_t x)
+{
+    return _mm512_set1_epi8((char)x);
+}
+SBIT__V_INLINE __m512i SBIT__V(in_order)(__m512i v)
+{
+    return _mm512_permutexvar_epi32(
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), v);
+}
 /* As for AVX2. */
 SBIT__V_INLINE __m512i SBIT__V(lookup)(const uint8_t *table, __m512i v)
 {
@@ -201,8 +222,7 @@ enum {
 #if SBIT__VNNI
 enum {
     SBIT__V(tile_m) = 5,
-    SBIT__V(tile_v) = 4,
-    SBIT__V(tile_m_narrow) = 8
+    SBIT__V(tile_v) = 4
 };
 typedef __m512i SBIT__V(u4);
 typedef __m512i SBIT__V(s4);
@@ -221,8 +241,7 @@ SBIT__V_INLINE __m512i SBIT__V(dot4)(__m512i sum, __m512i u, __m512i s)
 #else
 enum {
     SBIT__V(tile_m) = 4,
-    SBIT__V(tile_v) = 4,
-    SBIT__V(tile_m_narrow) = 8
+    SBIT__V(tile_v) = 4
 };
 typedef struct SBIT__V(u4) {
     __m512i even, odd;

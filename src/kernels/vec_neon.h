@@ -96,9 +96,10 @@ SBIT__V_INLINE float32x4_t SBIT__V(mul_f32)(float32x4_t a, float32x4_t b)
     __asm__("" : "+w"(product)); /* never joined to a sum */
     return product;
 }
-SBIT__V_INLINE float32x4_t SBIT__V(div_f32)(float32x4_t a, float32x4_t b)
+SBIT__V_INLINE float32x4_t SBIT__V(quotient)(float32x4_t x, float32x4_t y, float inverse)
 {
-    return vdivq_f32(a, b);
+    (void)inverse;
+    return vdivq_f32(x, y);
 }
 SBIT__V_INLINE float32x4_t SBIT__V(fma_f32)(float32x4_t a, float32x4_t b, float32x4_t sum)
 {
@@ -124,6 +125,10 @@ SBIT__V_INLINE float32x4_t SBIT__V(to_f32)(int32x4_t v)
 SBIT__V_INLINE int32x4_t SBIT__V(round)(float32x4_t v)
 {
     return vcvtnq_s32_f32(v);
+}
+SBIT__V_INLINE int32x4_t SBIT__V(round_below)(float32x4_t v, float32x4_t top)
+{
+    return vcvtnq_s32_f32(vminq_f32(vmaxnmq_f32(v, vdupq_n_f32(-2147483648.0f)), top));
 }
 
 /* >>bytes: 16 channels */
@@ -172,6 +177,14 @@ SBIT__V_INLINE uint8x16_t SBIT__V(narrow)(int32x4_t a, int32x4_t b, int32x4_t c,
     const uint16x8_t high = vcombine_u16(vqmovun_s32(c), vqmovun_s32(d));
     return vcombine_u8(vqmovn_u16(low), vqmovn_u16(high));
 }
+SBIT__V_INLINE uint8x16_t SBIT__V(set_bytes)(uint8_t x)
+{
+    return vdupq_n_u8(x);
+}
+SBIT__V_INLINE uint8x16_t SBIT__V(in_order)(uint8x16_t v)
+{
+    return v;
+}
 SBIT__V_INLINE uint8x16_t SBIT__V(lookup)(const uint8_t *table, uint8x16_t v)
 {
     uint8x16_t found = vdupq_n_u8(0); /* outside of its 64 entries, a look-up gives 0 */
@@ -213,8 +226,7 @@ enum {
 /* >>products */
 enum {
     SBIT__V(tile_m) = 4,
-    SBIT__V(tile_v) = 2,
-    SBIT__V(tile_m_narrow) = 8
+    SBIT__V(tile_v) = 2
 };
 typedef struct SBIT__V(u4) {
     int16x8_t even, odd;

@@ -7,7 +7,42 @@
 
 /* >>storing */
 
-/* Vector v of columns c.. of one row. */
+/* What bytes are made with. */
+typedef struct SBIT__V(q8_bounds) {
+    SBIT__V(vf) top;
+    SBIT__V(vi) zero;
+    SBIT__V(vb) lo;
+} SBIT__V(q8_bounds);
+
+SBIT__V_INLINE SBIT__V(q8_bounds) SBIT__V(q8_bounds_of)(const sbit__q8_store *store)
+{
+    SBIT__V(q8_bounds) bounds;
+    bounds.top = SBIT__V(set_f32)((float)(store->hi - store->zero));
+    bounds.zero = SBIT__V(set_i32)(store->zero);
+    bounds.lo = SBIT__V(set_bytes)((uint8_t)store->lo);
+    return bounds;
+}
+
+/* Four vectors, times scale, + shift unless NULL, to bytes in narrow's order. The lower
+ * bound is one operation for all, behind narrowing, which stops at 0. */
+SBIT__V_INLINE SBIT__V(vb) SBIT__V(q8_bytes)(const SBIT__V(q8_bounds) * bounds, const float *scale,
+                                             const float *shift, const SBIT__V(vi) * sum)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    SBIT__V(vi) q[4];
+    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    {
+        SBIT__V(vf)
+        f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[j]), SBIT__V(load_f32)(scale + j * lanes, lanes));
+        if (shift != NULL) {
+            f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(shift + j * lanes, lanes));
+        }
+        q[j] = SBIT__V(add_i32)(SBIT__V(round_below)(f, bounds->top), bounds->zero);
+    }
+    return SBIT__V(max_bytes)(bounds->lo, SBIT__V(narrow)(q[0], q[1], q[2], q[3]));
+}
+
+/* One vector of columns c.. of one row, in every case. */
 SBIT__V_INLINE void SBIT__V(q8_put)(const sbit__q8_store *store, int64_t n, SBIT__V(vi) sum,
                                     const float *scale, const float *shift, void *out, int64_t at)
 {
@@ -32,26 +67,23 @@ SBIT__V_INLINE void SBIT__V(q8_put)(const sbit__q8_store *store, int64_t n, SBIT
 
 /* >>tile */
 
-/* One row of a tile in every case; the usual one is stored by q8_body itself. */
-SBIT__V_TARGET static void SBIT__V(q8_put_row)(const sbit__q8_tile *tile, const SBIT__V(vi) * sum,
-                                               int32_t row_sum, void *out, int64_t at)
+/* Rows that q8_body does not store itself: `vectors` sums each. */
+SBIT__V_TARGET static void SBIT__V(q8_put_rows)(const sbit__q8_tile *tile, int64_t rows,
+                                                const int32_t *sums, void *out, int64_t at)
 {
-    const int64_t lanes = SBIT__V(lanes);
-    for (int64_t c = 0; c < tile->width; c += lanes) {
-        SBIT__V(vi) v = sum[c / lanes];
-        if (tile->factor != NULL) {
-            v = SBIT__V(add_i32)(v, SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sum),
-                                                     SBIT__V(load_i32)(tile->factor + c)));
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t c = 0; c < tile->width; c += SBIT__V(lanes)) {
+            SBIT__V(q8_put)
+            (&tile->store, tile->columns - c, SBIT__V(load_i32)(sums + i * tile->width + c),
+             tile->scale + c, tile->shift != NULL ? tile->shift + c : NULL, out,
+             at + i * tile->out_stride + c);
         }
-        SBIT__V(q8_put)
-        (&tile->store, tile->columns - c, v, tile->scale + c,
-         tile->shift != NULL ? tile->shift + c : NULL, out, at + c);
     }
 }
 
 SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *tile,
                                      const uint8_t *const *row, const int32_t *row_sums, void *out,
-                                     int64_t at)
+                                     int64_t at, int32_t *space)
 {
     const int64_t lanes = SBIT__V(lanes);
     const uint8_t *w = (const uint8_t *)(const void *)tile->weights;
@@ -86,115 +118,103 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind != SBIT__Q8_I32) {
+    if (tile->factor != NULL) {
+        SBIT__UNROLL for (int i = 0; i < m; i++)
+        {
+            SBIT__UNROLL for (int j = 0; j < vectors; j++)
+            {
+                sum[i * vectors + j] =
+                    SBIT__V(add_i32)(sum[i * vectors + j],
+                                     SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sums[i]),
+                                                      SBIT__V(load_i32)(tile->factor + j * lanes)));
+            }
+        }
+    }
+    if (tile->store.kind == SBIT__Q8_U8 && vectors == 4) {
+        const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&tile->store);
+        SBIT__UNROLL for (int i = 0; i < m; i++)
+        {
+            const SBIT__V(vb) bytes =
+                SBIT__V(q8_bytes)(&bounds, tile->scale, tile->shift, sum + i * vectors);
+            SBIT__V(store_bytes)
+            ((uint8_t *)out + at + i * tile->out_stride, tile->columns, SBIT__V(in_order)(bytes));
+        }
+        return;
+    }
+    if (tile->store.kind == SBIT__Q8_U8) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            const int64_t c = j * lanes, left = tile->columns - c;
+            const int64_t c = j * lanes;
             const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
-            SBIT__V(vf) shift = SBIT__V(set_f32)(0.0f);
-            if (tile->shift != NULL) {
-                shift = SBIT__V(load_f32)(tile->shift + c, lanes);
-            }
-            if (tile->factor != NULL) {
-                const SBIT__V(vi) factor = SBIT__V(load_i32)(tile->factor + c);
-                SBIT__UNROLL for (int i = 0; i < m; i++)
-                {
-                    sum[i * vectors + j] = SBIT__V(add_i32)(
-                        sum[i * vectors + j],
-                        SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sums[i]), factor));
-                }
-            }
             SBIT__UNROLL for (int i = 0; i < m; i++)
             {
                 SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i * vectors + j]), scale);
                 if (tile->shift != NULL) {
-                    f = SBIT__V(add_f32)(f, shift);
-                }
-                if (tile->store.kind == SBIT__Q8_F32) {
-                    SBIT__V(store_f32)((float *)out + at + i * tile->out_stride + c, left, f);
-                    continue;
+                    f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(tile->shift + c, lanes));
                 }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + c, left, SBIT__V(add_i32)(q, zero));
+                ((uint8_t *)out + at + i * tile->out_stride + c, tile->columns - c,
+                 SBIT__V(add_i32)(q, zero));
             }
         }
         return;
     }
     SBIT__UNROLL for (int i = 0; i < m; i++)
     {
-        SBIT__V(vi) row_sum[4];
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
-            row_sum[j] = sum[i * vectors + j];
+            SBIT__V(store_i32)(space + (i * vectors + j) * lanes, lanes, sum[i * vectors + j]);
         }
-        SBIT__V(q8_put_row)
-        (tile, row_sum, row_sums != NULL ? row_sums[i] : 0, out, at + i * tile->out_stride);
     }
+    SBIT__V(q8_put_rows)(tile, m, space, out, at);
 }
 
-/* The next rows, as many as one tile takes; gives their number. */
-SBIT__V_TARGET static int64_t SBIT__V(q8_rows)(int64_t rows, const sbit__q8_tile *tile,
-                                               const uint8_t *const *row, const int32_t *row_sums,
-                                               void *out, int64_t at)
-{
-    const int64_t vectors = tile->width / SBIT__V(lanes);
-    const int64_t most = vectors == SBIT__V(tile_v) ? SBIT__V(tile_m)
-                         : vectors == 1             ? SBIT__V(tile_m_narrow)
-                                                    : 4;
-    const int64_t m = rows >= 2 * most || rows == most ? most : rows > most ? (rows + 1) / 2 : rows;
-#define SBIT__Q8_CASE(n, v)                                                                        \
-    if (m >= n) {                                                                                  \
-        SBIT__V(q8_body)(n, v, tile, row, row_sums, out, at);                                      \
-        return n;                                                                                  \
-    }
-    if (vectors == 1) {
-        SBIT__Q8_CASE(8, 1)
-        SBIT__Q8_CASE(4, 1)
-        SBIT__Q8_CASE(2, 1)
-        SBIT__Q8_CASE(1, 1)
-    } else if (vectors == 2 || SBIT__V(tile_v) == 2) {
-        SBIT__Q8_CASE(4, 2)
-        SBIT__Q8_CASE(3, 2)
-        SBIT__Q8_CASE(2, 2)
-        SBIT__Q8_CASE(1, 2)
-    } else {
-        if (SBIT__V(tile_m) >= 5) {
-            SBIT__Q8_CASE(5, 4)
-        }
-        SBIT__Q8_CASE(4, 4)
-        SBIT__Q8_CASE(3, 4)
-        SBIT__Q8_CASE(2, 4)
-        SBIT__Q8_CASE(1, 4)
-    }
-#undef SBIT__Q8_CASE
-    return rows;
-}
-
+/* A rest of rows is made up to a whole tile by rows before it, which get the same values again. */
 SBIT__V_TARGET static void SBIT__V(q8_tile)(const sbit__q8_tile *tile, int64_t rows,
                                             const uint8_t *const *row, const int32_t *row_sums,
                                             void *out)
 {
-    for (int64_t i = 0; i < rows;) {
-        i += SBIT__V(q8_rows)(rows - i, tile, row + i, row_sums != NULL ? row_sums + i : NULL, out,
-                              i * tile->out_stride);
+    const int64_t vectors = tile->width / SBIT__V(lanes);
+    int32_t space[20 * SBIT__V(lanes)];
+#define SBIT__Q8_CASE(n, v)                                                                        \
+    if (vectors == v && rows >= n) {                                                               \
+        for (int64_t i = 0; i < rows; i += n) {                                                    \
+            const int64_t at = i + n <= rows ? i : rows - n;                                       \
+            SBIT__V(q8_body)                                                                       \
+            (n, v, tile, row + at, row_sums != NULL ? row_sums + at : NULL, out,                   \
+             at * tile->out_stride, space);                                                        \
+        }                                                                                          \
+        return;                                                                                    \
     }
+    SBIT__Q8_CASE(SBIT__V(tile_m), SBIT__V(tile_v))
+    SBIT__Q8_CASE(3, SBIT__V(tile_v))
+    SBIT__Q8_CASE(1, SBIT__V(tile_v))
+    if (SBIT__V(tile_v) > 2) {
+        SBIT__Q8_CASE(8, 2)
+        SBIT__Q8_CASE(3, 2)
+        SBIT__Q8_CASE(1, 2)
+    }
+    SBIT__Q8_CASE(8, 1)
+    SBIT__Q8_CASE(3, 1)
+    SBIT__Q8_CASE(1, 1)
+#undef SBIT__Q8_CASE
 }
 
 /* >>depthwise: bytes of 4 taps are transposed to groups of 4 */
 
-SBIT__V_INLINE void SBIT__V(q8_quad)(const uint8_t *x, const int64_t *offsets, int64_t n,
+SBIT__V_INLINE void SBIT__V(q8_quad)(const uint8_t *x, const int64_t *offsets,
                                      const int8_t *weights, SBIT__V(vi) sum[4])
 {
-    const int64_t lanes = SBIT__V(lanes);
+    const int64_t all = 4 * SBIT__V(lanes);
     const uint8_t *w = (const uint8_t *)(const void *)weights;
-    const SBIT__V(vb) a = SBIT__V(load_bytes)(x + offsets[0], n);
-    const SBIT__V(vb) b = SBIT__V(load_bytes)(x + offsets[1], n);
-    const SBIT__V(vb) c = SBIT__V(load_bytes)(x + offsets[2], n);
-    const SBIT__V(vb) d = SBIT__V(load_bytes)(x + offsets[3], n);
+    const SBIT__V(vb) a = SBIT__V(load_bytes)(x + offsets[0], all);
+    const SBIT__V(vb) b = SBIT__V(load_bytes)(x + offsets[1], all);
+    const SBIT__V(vb) c = SBIT__V(load_bytes)(x + offsets[2], all);
+    const SBIT__V(vb) d = SBIT__V(load_bytes)(x + offsets[3], all);
     const SBIT__V(vb) ab0 = SBIT__V(low8)(a, b), ab1 = SBIT__V(high8)(a, b);
     const SBIT__V(vb) cd0 = SBIT__V(low8)(c, d), cd1 = SBIT__V(high8)(c, d);
     SBIT__V(vb) u[4];
@@ -205,61 +225,39 @@ SBIT__V_INLINE void SBIT__V(q8_quad)(const uint8_t *x, const int64_t *offsets, i
     SBIT__UNROLL for (int j = 0; j < 4; j++)
     {
         sum[j] = SBIT__V(dot4)(sum[j], SBIT__V(u4_of)(u[j]),
-                               SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * 4 * lanes, 4 * lanes)));
+                               SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * all, all)));
     }
 }
 
-/* F32 and I32: not often, so through memory. */
-SBIT__V_INLINE void SBIT__V(q8_depthwise_put)(const sbit__q8_depthwise *d, int64_t first,
-                                              const SBIT__V(vi) sum[4], void *y, int64_t at)
+/* F32 and I32: not often. sums: of a block */
+SBIT__V_TARGET static void SBIT__V(q8_depthwise_put)(const sbit__q8_depthwise *d, int64_t first,
+                                                     const int32_t *sums, void *y, int64_t at)
 {
-    const int64_t lanes = SBIT__V(lanes), n = d->channels - first;
+    const int64_t lanes = SBIT__V(lanes);
     float part[4 * SBIT__V(lanes)]; /* or int32 */
-    for (int j = 0; j < 4; j++) {
-        const int64_t c = first + j * lanes;
+    for (int64_t j = 0; j < 4 * lanes; j += lanes) {
         SBIT__V(q8_put)
-        (&d->store, lanes, sum[j], d->scale + c, d->shift != NULL ? d->shift + c : NULL, part,
-         j * lanes);
+        (&d->store, lanes, SBIT__V(load_i32)(sums + j), d->scale + first + j,
+         d->shift != NULL ? d->shift + first + j : NULL, part, j);
     }
     for (int64_t place = 0; place < 4 * lanes; place++) {
-        const int64_t c = sbit__q8_lane(4 * lanes, place);
-        if (c < n) {
+        const int64_t c = first + sbit__q8_lane(4 * lanes, place);
+        if (c < d->channels) {
             memcpy((float *)y + at + c, part + place, sizeof part[0]);
         }
     }
-}
-
-SBIT__V_INLINE void SBIT__V(q8_depthwise_store)(const sbit__q8_depthwise *d, int64_t first,
-                                                SBIT__V(vi) sum[4], void *y, int64_t at)
-{
-    const int64_t lanes = SBIT__V(lanes);
-    if (d->store.kind != SBIT__Q8_U8) {
-        SBIT__V(q8_depthwise_put)(d, first, sum, y, at);
-        return;
-    }
-    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(d->store.lo - d->store.zero));
-    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(d->store.hi - d->store.zero));
-    const SBIT__V(vi) zero = SBIT__V(set_i32)(d->store.zero);
-    SBIT__UNROLL for (int j = 0; j < 4; j++)
-    {
-        const int64_t c = first + j * lanes;
-        SBIT__V(vf)
-        f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[j]), SBIT__V(load_f32)(d->scale + c, lanes));
-        if (d->shift != NULL) {
-            f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(d->shift + c, lanes));
-        }
-        sum[j] = SBIT__V(add_i32)(SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi)), zero);
-    }
-    SBIT__V(store_bytes)
-    ((uint8_t *)y + at, d->channels - first, SBIT__V(narrow)(sum[0], sum[1], sum[2], sum[3]));
 }
 
 SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, int64_t pixels,
                                                  const uint8_t *x, void *y)
 {
     const int64_t lanes = SBIT__V(lanes), block = 4 * lanes;
+    const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&d->store);
+    const bool bytes = d->store.kind == SBIT__Q8_U8;
+    int32_t space[4 * SBIT__V(lanes)];
     for (int64_t first = 0; first < d->channels; first += block) {
         const int8_t *weights = d->weights + first * d->quads * 4;
+        const float *shift = d->shift != NULL ? d->shift + first : NULL;
         for (int64_t p = 0; p < pixels; p++) {
             SBIT__V(vi) sum[4];
             SBIT__UNROLL for (int j = 0; j < 4; j++)
@@ -268,10 +266,19 @@ SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, in
             }
             for (int64_t q = 0; q < d->quads; q++) {
                 SBIT__V(q8_quad)
-                (x + p * d->in_stride + first, d->offsets + 4 * q, d->channels - first,
-                 weights + q * block * 4, sum);
+                (x + p * d->in_stride + first, d->offsets + 4 * q, weights + q * block * 4, sum);
             }
-            SBIT__V(q8_depthwise_store)(d, first, sum, y, p * d->out_stride + first);
+            if (bytes) {
+                SBIT__V(store_bytes)
+                ((uint8_t *)y + p * d->out_stride + first, d->channels - first,
+                 SBIT__V(q8_bytes)(&bounds, d->scale + first, shift, sum));
+                continue;
+            }
+            SBIT__UNROLL for (int j = 0; j < 4; j++)
+            {
+                SBIT__V(store_i32)(space + j * lanes, lanes, sum[j]);
+            }
+            SBIT__V(q8_depthwise_put)(d, first, space, y, p * d->out_stride);
         }
     }
 }

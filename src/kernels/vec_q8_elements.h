@@ -1,5 +1,5 @@
-/* vec_q8_elements.h: the integer kernels without products, which no set needs twice: those with VNNI
- * have them of the set without. >>vec_q8_elements
+/* vec_q8_elements.h: the integer kernels without products, which no set needs twice: those with
+ * VNNI have them of the set without. >>vec_q8_elements
  */
 
 SBIT__V_INLINE SBIT__V(vf)
@@ -14,20 +14,30 @@ SBIT__V_TARGET static void SBIT__V(q8_binary)(const sbit__q8_pair *pair, int64_t
 {
     const SBIT__V(vi) zero_a = SBIT__V(set_i32)(pair->zero_a);
     const SBIT__V(vi) zero_b = SBIT__V(set_i32)(pair->zero_b);
-    const SBIT__V(vi) zero = SBIT__V(set_i32)(pair->store.zero);
+    const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&pair->store);
     const SBIT__V(vf) scale_a = SBIT__V(set_f32)(pair->scale_a);
     const SBIT__V(vf) scale_b = SBIT__V(set_f32)(pair->scale_b);
     const SBIT__V(vf) scale = SBIT__V(set_f32)(pair->scale_y);
-    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(pair->store.lo - pair->store.zero));
-    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(pair->store.hi - pair->store.zero));
-    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
-        const SBIT__V(vf) u = SBIT__V(q8_dequantize)(a + i, n - i, zero_a, scale_a);
-        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(b + i, n - i, zero_b, scale_b);
-        const SBIT__V(vf) f = pair->op == SBIT__BINARY_ADD   ? SBIT__V(add_f32)(u, v)
-                              : pair->op == SBIT__BINARY_SUB ? SBIT__V(sub_f32)(u, v)
-                                                             : SBIT__V(mul_f32)(u, v);
-        const SBIT__V(vf) q = SBIT__V(clamp_f32)(SBIT__V(div_f32)(f, scale), lo, hi);
-        SBIT__V(store_u8)(y + i, n - i, SBIT__V(add_i32)(SBIT__V(round)(q), zero));
+    const bool usual = pair->scale_a > 1e-9f && pair->scale_b > 1e-9f && pair->scale_y > 1e-9f &&
+                       pair->scale_a < 1e9f && pair->scale_b < 1e9f && pair->scale_y < 1e9f;
+    const float inverse = usual ? 1.0f / pair->scale_y : 0.0f;
+    for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
+        SBIT__V(vi) q[4];
+        SBIT__UNROLL for (int j = 0; j < 4; j++)
+        {
+            const int64_t at = i + j * SBIT__V(lanes);
+            const SBIT__V(vf) u = SBIT__V(q8_dequantize)(a + at, n - at, zero_a, scale_a);
+            const SBIT__V(vf) v = SBIT__V(q8_dequantize)(b + at, n - at, zero_b, scale_b);
+            const SBIT__V(vf) f = pair->op == SBIT__BINARY_ADD   ? SBIT__V(add_f32)(u, v)
+                                  : pair->op == SBIT__BINARY_SUB ? SBIT__V(sub_f32)(u, v)
+                                                                 : SBIT__V(mul_f32)(u, v);
+            q[j] = SBIT__V(add_i32)(
+                SBIT__V(round_below)(SBIT__V(quotient)(f, scale, inverse), bounds.top),
+                bounds.zero);
+        }
+        SBIT__V(store_bytes)
+        (y + i, n - i,
+         SBIT__V(in_order)(SBIT__V(max_bytes)(bounds.lo, SBIT__V(narrow)(q[0], q[1], q[2], q[3]))));
     }
 }
 

@@ -1,22 +1,20 @@
 /* vec_sse2.h: vector operations of SSE2. >>vec
  *
  * A vec_*.h names the operations of one instruction set, vec_q8.h and vec_last.h are written over
- * them, and vec_end.h takes the names back. They have no include guards: vec_sets.c includes them for
- * each set, and tools/amalgamate pastes them where they are included.
- *     SBIT__V(name)  the name with the set's suffix      SBIT__V_TARGET, SBIT__V_INLINE  functions
- *     vi, vf, vb     vectors of int32, of float, of bytes (4 * lanes); all are loaded unaligned
- *     (x, n)         only the first n elements are read (zeros behind) or written; n may be large
- *     clamp_f32      lo where v is a NaN
- *     round          to nearest even; store_u8: the values fit
- *     repeat4        4 bytes in each lane
- *     low8 ... narrow   unpack and pack within each 128 bits
- *     lookup         entries of a table of 256
- *     u4, s4         groups of 4 bytes, unsigned and signed, ready for
- *     dot4           sum[lane] += u[lane][0] * s[lane][0] + ... + u[lane][3] * s[lane][3], exact
- *     tile_m, tile_v a tile's rows and vectors; tile_m_narrow: rows where there is one vector
- *     fma_f32        a * b + sum, rounded once or twice; only for vec_last.h
- *     max_f32        b where one is a NaN; min_f32 likewise
- *     last_m, last_v a tile of vec_last.h: its rows and vectors
+ * them, and vec_end.h takes the names back. They have no include guards: vec_sets.c includes them
+ * for each set, and tools/amalgamate pastes them where they are included. SBIT__V(name)  the name
+ * with the set's suffix      SBIT__V_TARGET, SBIT__V_INLINE  functions vi, vf, vb     vectors of
+ * int32, of float, of bytes (4 * lanes); all are loaded unaligned (x, n)         only the first n
+ * elements are read (zeros behind) or written; n may be large clamp_f32      lo where v is a NaN
+ *     quotient       x / y; inverse is 1 / y, and no product of x, y or it is near what floats
+ * hold, or 0 round          to nearest even; store_u8: the values fit round_below    round of the
+ * smaller one, of a NaN and what is too small INT32_MIN repeat4        4 bytes in each lane low8
+ * ... narrow   unpack and pack within each 128 bits; in_order: what narrow gave, vector after
+ * vector lookup         entries of a table of 256 u4, s4         groups of 4 bytes, unsigned and
+ * signed, ready for dot4           sum[lane] += u[lane][0] * s[lane][0] + ... + u[lane][3] *
+ * s[lane][3], exact tile_m, tile_v a tile's rows and vectors fma_f32        a * b + sum, rounded
+ * once or twice; only for vec_last.h max_f32        b where one is a NaN; min_f32 likewise last_m,
+ * last_v a tile of vec_last.h: its rows and vectors
  */
 #define SBIT__V(name) sbit__##name##__sse2
 #define SBIT__V_TARGET SBIT__TARGET("sse2")
@@ -122,9 +120,10 @@ SBIT__V_INLINE __m128 SBIT__V(mul_f32)(__m128 a, __m128 b)
 {
     return _mm_mul_ps(a, b);
 }
-SBIT__V_INLINE __m128 SBIT__V(div_f32)(__m128 a, __m128 b)
+SBIT__V_INLINE __m128 SBIT__V(quotient)(__m128 x, __m128 y, float inverse)
 {
-    return _mm_div_ps(a, b);
+    (void)inverse;
+    return _mm_div_ps(x, y);
 }
 SBIT__V_INLINE __m128 SBIT__V(fma_f32)(__m128 a, __m128 b, __m128 sum)
 {
@@ -149,6 +148,10 @@ SBIT__V_INLINE __m128 SBIT__V(to_f32)(__m128i v)
 SBIT__V_INLINE __m128i SBIT__V(round)(__m128 v)
 {
     return _mm_cvtps_epi32(v);
+}
+SBIT__V_INLINE __m128i SBIT__V(round_below)(__m128 v, __m128 top)
+{
+    return _mm_cvtps_epi32(_mm_min_ps(top, v)); /* INT32_MIN of what does not fit */
 }
 
 /* >>bytes: 16 channels */
@@ -195,6 +198,14 @@ SBIT__V_INLINE __m128i SBIT__V(narrow)(__m128i a, __m128i b, __m128i c, __m128i 
 {
     return _mm_packus_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
 }
+SBIT__V_INLINE __m128i SBIT__V(set_bytes)(uint8_t x)
+{
+    return _mm_set1_epi8((char)x);
+}
+SBIT__V_INLINE __m128i SBIT__V(in_order)(__m128i v)
+{
+    return v;
+}
 SBIT__V_INLINE __m128i SBIT__V(lookup)(const uint8_t *table, __m128i v) /* no byte shuffle */
 {
     uint8_t part[16];
@@ -232,8 +243,7 @@ enum {
 /* >>products */
 enum {
     SBIT__V(tile_m) = 4,
-    SBIT__V(tile_v) = 2,
-    SBIT__V(tile_m_narrow) = 8
+    SBIT__V(tile_v) = 2
 };
 typedef struct SBIT__V(u4) {
     __m128i even, odd; /* 16 bits each */
