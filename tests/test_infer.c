@@ -358,6 +358,19 @@ static const struct {
     {"opset 13\nc x f32 2,2 = 1 0 0 2\nNonZero x -> y\n", "int64[2,2]"},
     {"opset 13\nc x f32 = 0\nNonZero x -> y\n", "int64[1,0]"},
     {"opset 13\nin x f32 4,3\nc k bool 3 = 1 0 1\nCompress x,k -> y axis=0\n", "float32[2,3]"},
+    {"opset 13\nc x f32 5 = 2 1 1 3 2\nUnique x -> y\n", "float32[3]"},
+    {"opset 13\nc x f32 5 = 2 1 1 3 2\nUnique x -> z,-,y\n", "int64[5]"},
+    {"opset 13\nc x f32 3,2 = 2 1 2 1 3 1\nUnique x -> z,-,-,y axis=-2\n", "int64[2]"},
+    {"opset 13\nc x f32 3,2 = 2 1 2 1 3 1\nUnique x -> y axis=0\n", "float32[2,2]"},
+    {"opset 13\nin x f32 3,2\nUnique x -> z,-,y axis=1\n", "int64[2]"},
+    {"opset 13\nin x f32 3,2\nUnique x -> z,-,y\n", "int64[6]"},
+    {"opset 13\nc b f32 1,3,4 = 0 0 1 1 0 0 1 1 2 2 3 3\nc s f32 1,1,3 = 0.9 0.8 0.7\nc m i64 1 = 5\n"
+     "c t f32 1 = 0.5\nNonMaxSuppression b,s,m,t -> y\n", "int64[2,3]"},
+    {"opset 13\nc b f32 1,3,4 = 0 0 1 1 0 0 1 1 2 2 3 3\nc s f32 1,1,3 = 0.9 0.8 0.7\nin m i64 1\n"
+     "NonMaxSuppression b,s,m -> y\n", "int64[?,3]"},
+    {"opset 20\nConstant -> x value_strings=[Ab_c_d,E_f]\nStringSplit x -> y,n delimiter=_\n", "string[2,3]"},
+    {"opset 20\nConstant -> x value_strings=[The,Cat]\n"
+     "StringNormalizer x -> y stopwords=[The,A]\n", "string[1]"},
     {"opset 13\nin x f32 2,3\nc k bool 9 = 1 1 0 1 0 0 1 1 1\nCompress x,k -> y\n", "float32[3]"},
 };
 

@@ -23,6 +23,12 @@ SBIT__FN sbit_tensor *sbit__out(const sbit_op_call *call, int32_t i)
     return i >= 0 && i < call->output_count && call->out != NULL ? call->out[i] : NULL;
 }
 
+SBIT__FN bool sbit__op_constant(const sbit_op_call *call, int32_t i)
+{
+    const sbit_tensor *tensor = sbit__in(call, i);
+    return tensor != NULL && tensor->data != NULL;
+}
+
 SBIT__FN sbit_dtype sbit__in_dtype(const sbit_op_call *call, int32_t i)
 {
     const sbit_type *type = sbit__in_type(call, i);

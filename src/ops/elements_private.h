@@ -35,6 +35,8 @@ extern "C" {
 SBIT__FN const sbit_type *sbit__in_type(const sbit_op_call *call, int32_t i);
 SBIT__FN const sbit_tensor *sbit__in(const sbit_op_call *call, int32_t i); /* NULL: not known */
 SBIT__FN sbit_tensor *sbit__out(const sbit_op_call *call, int32_t i);      /* NULL: not wanted */
+/* infer: the elements of input i are known. */
+SBIT__FN bool sbit__op_constant(const sbit_op_call *call, int32_t i);
 SBIT__FN sbit_dtype sbit__in_dtype(const sbit_op_call *call, int32_t i);
 /* Fails if two of the inputs first..last that are present have different known element types. */
 SBIT__FN sbit_status sbit__op_one_dtype(const sbit_op_call *call, int32_t first, int32_t last,

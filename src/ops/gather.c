@@ -576,8 +576,8 @@ static int64_t sbit__compress_kept(const sbit_tensor *condition, int64_t size)
 static sbit_dim sbit__compress_dim(const sbit_op_call *call, sbit_dim size)
 {
     const sbit_tensor *condition = call->in[1];
-    const bool is_known = condition != NULL && condition->data != NULL &&
-                          condition->dtype == SBIT_BOOL && sbit__dim_known(size);
+    const bool is_known = sbit__op_constant(call, 1) && condition->dtype == SBIT_BOOL &&
+                          sbit__dim_known(size);
     return is_known ? sbit__dim(sbit__compress_kept(condition, size.value)) : sbit__dim_any();
 }
 

@@ -557,10 +557,9 @@ static sbit_status sbit__nonzero_infer(const sbit_op_call *call, sbit_error *err
     const int32_t rank = call->in_type[0]->rank;
     sbit_type *out = sbit__op_out(call, 0, SBIT_I64, 2);
     if (out != NULL && rank >= 0) {
-        const sbit_tensor *x = call->in[0];
         out->dims[0] = sbit__dim(rank == 0 ? 1 : rank);
-        out->dims[1] = x != NULL && x->data != NULL ? sbit__dim(sbit__nonzero_count(x))
-                                                 : sbit__dim_any();
+        out->dims[1] = sbit__op_constant(call, 0) ? sbit__dim(sbit__nonzero_count(call->in[0]))
+                                                  : sbit__dim_any();
     }
     return SBIT_OK;
 }
@@ -726,47 +725,76 @@ static sbit_status sbit__unique_axis(const sbit_op_call *call, int32_t rank, int
     return attr == NULL ? SBIT_OK : sbit__op_axis(call, attr->i, rank, axis, error);
 }
 
+/* The slices of x, with their groups in `scratch`; how many groups there are. */
+static int64_t sbit__unique_of(const sbit_op_call *call, const sbit_tensor *x, int32_t axis,
+                               void *scratch, sbit__unique *u)
+{
+    u->x = x;
+    u->outer = axis < 0 ? 1 : sbit__dims_product(x->dims, 0, axis);
+    u->size = axis < 0 ? sbit_tensor_count(x) : x->dims[axis];
+    u->inner = axis < 0 ? 1 : sbit__dims_product(x->dims, axis + 1, x->rank);
+    u->order = (int64_t *)scratch;
+    u->group = u->order + u->size + 1;
+    u->first = u->group + u->size + 1;
+    u->count = u->first + u->size + 1;
+    return sbit__unique_groups(u, sbit_node_int(call->node, "sorted", 1) != 0);
+}
+
+static sbit_status sbit__unique_scratch(const sbit_op_call *call, int32_t axis, size_t *bytes,
+                                        sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0];
+    const sbit_dim slices = axis < 0 ? sbit__dim_product(x->dims, x->rank) : x->dims[axis];
+    *bytes = 0;
+    return !sbit__dim_known(slices) ||
+                   sbit__mul_size((size_t)slices.value + 1, 4 * sizeof(int64_t), bytes)
+               ? SBIT_OK
+               : sbit_op_fail(call, SBIT_ERR_LIMIT, error, "its input is too large");
+}
+
 static sbit_status sbit__unique_infer(const sbit_op_call *call, sbit_error *error)
 {
     int32_t axis = -1;
+    sbit_dim groups = sbit__dim_any();
     SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
     const sbit_type *x = call->in_type[0];
-    sbit__op_out(call, 1, SBIT_I64, 1);
-    sbit__op_out(call, 2, SBIT_I64, 1);
-    sbit__op_out(call, 3, SBIT_I64, 1);
-    if (sbit_node_attr(call->node, "axis") == NULL) {
-        sbit__op_out(call, 0, x->dtype, 1);
-        return SBIT_OK;
+    if (x->rank >= 0) {
+        SBIT__TRY(sbit__unique_axis(call, x->rank, &axis, error));
     }
-    sbit_type *out = sbit__op_out(call, 0, x->dtype, x->rank);
-    if (x->rank < 0) {
-        return SBIT_OK;
+    if (sbit__op_constant(call, 0)) {
+        const sbit_allocator *allocator = sbit_ctx_allocator(call->ctx);
+        size_t bytes = 0;
+        sbit__unique u;
+        SBIT__TRY(sbit__unique_scratch(call, axis, &bytes, error));
+        void *scratch = sbit__alloc(allocator, bytes);
+        if (scratch == NULL) {
+            return sbit__fail_oom(error, bytes);
+        }
+        groups = sbit__dim(sbit__unique_of(call, call->in[0], axis, scratch, &u));
+        sbit__free(allocator, scratch, bytes);
     }
-    SBIT__TRY(sbit__unique_axis(call, x->rank, &axis, error));
-    for (int32_t i = 0; out != NULL && i < x->rank; i++) {
-        out->dims[i] = i == axis ? sbit__dim_any() : x->dims[i];
+    for (int32_t i = 0; i < 4; i++) {
+        const bool whole = i == 0 && sbit_node_attr(call->node, "axis") != NULL; /* slices */
+        sbit_type *out = sbit__op_out(call, i, i == 0 ? x->dtype : SBIT_I64, whole ? x->rank : 1);
+        for (int32_t d = 0; out != NULL && d < out->rank; d++) {
+            out->dims[d] = i != 2 && (!whole || d == axis) ? groups
+                           : whole                         ? x->dims[d]
+                           : x->rank < 0                   ? sbit__dim_any()
+                           : axis < 0 ? sbit__dim_product(x->dims, x->rank)
+                                      : x->dims[axis];
+        }
     }
     return SBIT_OK;
 }
 
 static sbit_status sbit__unique_prepare(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit_type *x = call->in_type[0];
     int32_t axis = -1;
-    size_t bytes = 0;
-    if (x->rank < 0) {
+    if (call->in_type[0]->rank < 0) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__unique_axis(call, x->rank, &axis, error));
-    const sbit_dim slices = axis < 0 ? sbit__dim_product(x->dims, x->rank) : x->dims[axis];
-    if (!sbit__dim_known(slices)) {
-        return SBIT_OK;
-    }
-    if (!sbit__mul_size((size_t)slices.value + 1, 4 * sizeof(int64_t), &bytes)) {
-        return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "its input is too large");
-    }
-    *call->scratch_bytes = bytes;
-    return SBIT_OK;
+    SBIT__TRY(sbit__unique_axis(call, call->in_type[0]->rank, &axis, error));
+    return sbit__unique_scratch(call, axis, call->scratch_bytes, error);
 }
 
 static sbit_status sbit__unique_write(const sbit_op_call *call, const sbit__unique *u,
@@ -815,16 +843,8 @@ static sbit_status sbit__unique_run(const sbit_op_call *call, sbit_error *error)
 {
     sbit__unique u;
     int32_t axis = -1;
-    u.x = call->in[0];
-    SBIT__TRY(sbit__unique_axis(call, u.x->rank, &axis, error));
-    u.outer = axis < 0 ? 1 : sbit__dims_product(u.x->dims, 0, axis);
-    u.size = axis < 0 ? sbit_tensor_count(u.x) : u.x->dims[axis];
-    u.inner = axis < 0 ? 1 : sbit__dims_product(u.x->dims, axis + 1, u.x->rank);
-    u.order = (int64_t *)call->scratch;
-    u.group = u.order + u.size + 1;
-    u.first = u.group + u.size + 1;
-    u.count = u.first + u.size + 1;
-    const int64_t groups = sbit__unique_groups(&u, sbit_node_int(call->node, "sorted", 1) != 0);
+    SBIT__TRY(sbit__unique_axis(call, call->in[0]->rank, &axis, error));
+    const int64_t groups = sbit__unique_of(call, call->in[0], axis, call->scratch, &u);
     return sbit__unique_write(call, &u, groups, axis, error);
 }
 
@@ -838,36 +858,6 @@ typedef struct sbit__nms {
     bool has_score, center;
     int64_t *order, *picked;
 } sbit__nms;
-
-static sbit_status sbit__nms_infer(const sbit_op_call *call, sbit_error *error)
-{
-    SBIT__TRY(sbit__op_inputs(call, 2, 5, error));
-    sbit_type *out = sbit__op_out(call, 0, SBIT_I64, 2);
-    if (out != NULL) {
-        out->dims[1] = sbit__dim(3);
-    }
-    for (int32_t i = 0; i < 2; i++) {
-        if (call->in_type[i]->rank >= 0 && call->in_type[i]->rank != 3) {
-            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input %d has rank %d, not 3", (int)i,
-                                (int)call->in_type[i]->rank);
-        }
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__nms_prepare(const sbit_op_call *call, sbit_error *error)
-{
-    const sbit_type *boxes = call->in_type[0];
-    size_t bytes = 0;
-    if (boxes->rank != 3 || !sbit__dim_known(boxes->dims[1])) {
-        return SBIT_OK;
-    }
-    if (!sbit__mul_size((size_t)boxes->dims[1].value + 1, 2 * sizeof(int64_t), &bytes)) {
-        return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "its input is too large");
-    }
-    *call->scratch_bytes = bytes;
-    return SBIT_OK;
-}
 
 /* Corners in order: y1 <= y2, x1 <= x2. */
 static void sbit__nms_corners(const sbit__nms *nms, int64_t i, float corner[4])
@@ -968,16 +958,17 @@ static int64_t sbit__nms_all(const sbit_op_call *call, sbit__nms *nms, int64_t *
     return total;
 }
 
-static sbit_status sbit__nms_run(const sbit_op_call *call, sbit_error *error)
+/* Checks the inputs and counts what is selected, with memory for the boxes of a class in `scratch`. */
+static sbit_status sbit__nms_of(const sbit_op_call *call, void *scratch, sbit__nms *nms,
+                                int64_t *selected, sbit_error *error)
 {
     const sbit_tensor *boxes = call->in[0], *scores = call->in[1];
     const sbit_tensor *iou = sbit__in(call, 3), *score = sbit__in(call, 4);
-    sbit__nms nms;
-    int64_t dims[2];
-    memset(&nms, 0, sizeof nms);
-    SBIT__TRY(sbit__op_scalar(call, 2, 0, &nms.most, error));
-    if (scores->dtype != SBIT_F32) {
-        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the scores are %s, not float32",
+    memset(nms, 0, sizeof *nms);
+    SBIT__TRY(sbit__op_scalar(call, 2, 0, &nms->most, error));
+    if (boxes->dtype != SBIT_F32 || scores->dtype != SBIT_F32) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "boxes are %s, scores %s; not float32",
+                            sbit_dtype_name((int32_t)boxes->dtype),
                             sbit_dtype_name((int32_t)scores->dtype));
     }
     if (boxes->rank != 3 || scores->rank != 3 || boxes->dims[2] != 4 ||
@@ -987,15 +978,71 @@ static sbit_status sbit__nms_run(const sbit_op_call *call, sbit_error *error)
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
                             "it needs boxes [batch,n,4], scores [batch,classes,n], scalar limits");
     }
-    nms.count = boxes->dims[1];
-    nms.iou = iou != NULL ? (float)sbit__tensor_f64_at(iou, 0) : 0.0f;
-    nms.has_score = score != NULL;
-    nms.score = score != NULL ? (float)sbit__tensor_f64_at(score, 0) : 0.0f;
-    nms.center = sbit_node_int(call->node, "center_point_box", 0) != 0;
-    nms.order = (int64_t *)call->scratch;
-    nms.picked = nms.order + nms.count + 1;
-    dims[0] = sbit__nms_all(call, &nms, NULL);
-    dims[1] = 3;
+    nms->count = boxes->dims[1];
+    nms->iou = iou != NULL ? (float)sbit__tensor_f64_at(iou, 0) : 0.0f;
+    nms->has_score = score != NULL;
+    nms->score = score != NULL ? (float)sbit__tensor_f64_at(score, 0) : 0.0f;
+    nms->center = sbit_node_int(call->node, "center_point_box", 0) != 0;
+    nms->order = (int64_t *)scratch;
+    nms->picked = nms->order + nms->count + 1;
+    *selected = sbit__nms_all(call, nms, NULL);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__nms_scratch(const sbit_op_call *call, size_t *bytes, sbit_error *error)
+{
+    const sbit_type *boxes = call->in_type[0];
+    *bytes = 0;
+    return boxes->rank != 3 || !sbit__dim_known(boxes->dims[1]) ||
+                   sbit__mul_size((size_t)boxes->dims[1].value + 1, 2 * sizeof(int64_t), bytes)
+               ? SBIT_OK
+               : sbit_op_fail(call, SBIT_ERR_LIMIT, error, "its input is too large");
+}
+
+static sbit_status sbit__nms_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 5, error));
+    sbit_type *out = sbit__op_out(call, 0, SBIT_I64, 2);
+    bool known = true;
+    for (int32_t i = 0; i < call->input_count; i++) {
+        known = known && (call->in_type[i] == NULL || sbit__op_constant(call, i));
+        if (i < 2 && call->in_type[i]->rank >= 0 && call->in_type[i]->rank != 3) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input %d has rank %d, not 3", (int)i,
+                                (int)call->in_type[i]->rank);
+        }
+    }
+    if (out == NULL) {
+        return SBIT_OK;
+    }
+    out->dims[1] = sbit__dim(3);
+    if (known) {
+        const sbit_allocator *allocator = sbit_ctx_allocator(call->ctx);
+        sbit__nms nms;
+        int64_t selected = 0;
+        size_t bytes = 0;
+        SBIT__TRY(sbit__nms_scratch(call, &bytes, error));
+        void *scratch = sbit__alloc(allocator, bytes);
+        if (scratch == NULL) {
+            return sbit__fail_oom(error, bytes);
+        }
+        const sbit_status status = sbit__nms_of(call, scratch, &nms, &selected, error);
+        sbit__free(allocator, scratch, bytes);
+        SBIT__TRY(status);
+        out->dims[0] = sbit__dim(selected);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__nms_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__nms_scratch(call, call->scratch_bytes, error);
+}
+
+static sbit_status sbit__nms_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__nms nms;
+    int64_t dims[2] = {0, 3};
+    SBIT__TRY(sbit__nms_of(call, call->scratch, &nms, &dims[0], error));
     SBIT__TRY(call->alloc_output(call, 0, -1, SBIT_I64, 2, dims, error));
     sbit__nms_all(call, &nms, (int64_t *)call->out[0]->data);
     return SBIT_OK;

@@ -142,6 +142,26 @@ static sbit__text_pieces sbit__text_pieces_of(const sbit_op_call *call, sbit_str
     return pieces;
 }
 
+/* The most pieces that a text of x has; those of each in `counts`, unless it is NULL. */
+static int64_t sbit__text_split_most(const sbit_op_call *call, const sbit_tensor *x,
+                                     int64_t *counts)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; i < sbit_tensor_count(x); i++) {
+        sbit__text_pieces pieces = sbit__text_pieces_of(call, sbit__text_data(x)[i]);
+        sbit_str piece;
+        int64_t count = 0;
+        while (sbit__text_next(&pieces, &piece)) {
+            count++;
+        }
+        most = count > most ? count : most;
+        if (counts != NULL) {
+            counts[i] = count;
+        }
+    }
+    return most;
+}
+
 static sbit_status sbit__text_split_infer(const sbit_op_call *call, sbit_error *error)
 {
     SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
@@ -160,6 +180,9 @@ static sbit_status sbit__text_split_infer(const sbit_op_call *call, sbit_error *
             counts->dims[i] = x->dims[i];
         }
     }
+    if (out != NULL && sbit__op_constant(call, 0) && x->dtype == SBIT_STRING) {
+        out->dims[x->rank] = sbit__dim(sbit__text_split_most(call, call->in[0], NULL));
+    }
     return SBIT_OK;
 }
 
@@ -167,21 +190,12 @@ static sbit_status sbit__text_split_run(const sbit_op_call *call, sbit_error *er
 {
     const sbit_tensor *x = call->in[0];
     const int64_t n = sbit_tensor_count(x);
-    int64_t most = 0, dims[SBIT_MAX_RANK];
+    int64_t dims[SBIT_MAX_RANK];
     sbit_tensor *out = NULL, *counts = NULL;
     sbit_str piece;
     SBIT__TRY(sbit__op_output(call, 1, SBIT_I64, x->rank, x->dims, &counts, error));
-    for (int64_t i = 0; i < n; i++) {
-        sbit__text_pieces pieces = sbit__text_pieces_of(call, sbit__text_data(x)[i]);
-        int64_t count = 0;
-        while (sbit__text_next(&pieces, &piece)) {
-            count++;
-        }
-        most = count > most ? count : most;
-        if (counts != NULL) {
-            ((int64_t *)counts->data)[i] = count;
-        }
-    }
+    const int64_t most =
+        sbit__text_split_most(call, x, counts != NULL ? (int64_t *)counts->data : NULL);
     memcpy(dims, x->dims, sizeof dims);
     dims[x->rank] = most;
     SBIT__TRY(sbit__op_output(call, 0, SBIT_STRING, x->rank + 1, dims, &out, error));
@@ -225,6 +239,15 @@ static bool sbit__text_is_stop(const sbit_op_call *call, sbit_str text)
     return false;
 }
 
+static int64_t sbit__text_kept(const sbit_op_call *call, const sbit_tensor *x)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < sbit_tensor_count(x); i++) {
+        kept += sbit__text_is_stop(call, sbit__text_data(x)[i]) ? 0 : 1;
+    }
+    return kept;
+}
+
 static sbit_status sbit__text_normalize_infer(const sbit_op_call *call, sbit_error *error)
 {
     const char *change = sbit_node_string(call->node, "case_change_action", "NONE");
@@ -243,6 +266,10 @@ static sbit_status sbit__text_normalize_infer(const sbit_op_call *call, sbit_err
     if (out != NULL && x->rank == 2) {
         out->dims[0] = sbit__dim(1);
     }
+    if (out != NULL && sbit__op_constant(call, 0) && x->dtype == SBIT_STRING) {
+        const int64_t kept = sbit__text_kept(call, call->in[0]);
+        out->dims[x->rank - 1] = sbit__dim(kept > 0 ? kept : 1);
+    }
     return SBIT_OK;
 }
 
@@ -251,11 +278,9 @@ static sbit_status sbit__text_normalize_run(const sbit_op_call *call, sbit_error
     const sbit_tensor *x = call->in[0];
     const char *change = sbit_node_string(call->node, "case_change_action", "NONE");
     const int64_t n = sbit_tensor_count(x);
-    int64_t dims[2] = {1, 0}, kept = 0;
+    const int64_t kept = sbit__text_kept(call, x);
+    int64_t dims[2] = {1, 0};
     sbit_tensor *out = NULL;
-    for (int64_t i = 0; i < n; i++) {
-        kept += sbit__text_is_stop(call, sbit__text_data(x)[i]) ? 0 : 1;
-    }
     dims[x->rank - 1] = kept > 0 ? kept : 1; /* nothing left: one empty text */
     SBIT__TRY(sbit__op_output(call, 0, SBIT_STRING, x->rank, dims, &out, error));
     sbit_str *to = out != NULL ? (sbit_str *)out->data : NULL;
