@@ -183,19 +183,6 @@ static sbit_status sbit__program_check_shapes(const sbit_graph *graph,
 
 /* >>making */
 
-static sbit_status sbit__program_check_nodes(const sbit_graph *root, sbit_error *error)
-{
-    for (const sbit_graph *graph = root->family->graphs; graph != NULL; graph = graph->next_graph) {
-        for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0 && graph->alive;
-             id = sbit_graph_next(graph, id)) {
-            int32_t opset = 0;
-            const sbit_node *node = sbit_graph_node(graph, id);
-            SBIT__TRY(sbit__op_check_form(graph, node, sbit__op_row(graph, node, &opset), error));
-        }
-    }
-    return SBIT_OK;
-}
-
 static sbit_status sbit__program_lower(sbit_program *program, const sbit_session_desc *desc,
                                        sbit_error *error)
 {
@@ -235,7 +222,7 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
     SBIT__TRY(sbit__graph_clone_borrowing(source, &program->graph, error));
     SBIT__TRY(sbit__program_shape(program, desc, error));
     SBIT__TRY(sbit__program_check_shapes(program->graph, &program->desc, error));
-    SBIT__TRY(sbit__program_check_nodes(program->graph, error));
+    SBIT__TRY(sbit__op_check_forms(program->graph, error));
     SBIT__TRY(sbit__lower_expand_types(program->graph, error));
     for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
          graph = graph->next_graph) {

@@ -485,9 +485,6 @@ SBIT__FN sbit_status sbit__infer_node(sbit__infer *state, sbit_node_id node_id, 
     call.set_elems = sbit__infer_set_elems;
     call.infer_body = sbit__infer_body;
     call.session = &frame;
-    if (state->results != NULL) { /* the graph's own types; a program checks its nodes itself */
-        SBIT__TRY(sbit__op_check_form(state->graph, node, row, error));
-    }
     if (row != NULL && row->infer != NULL) {
         SBIT__TRY(row->infer(&call, error));
         SBIT__TRY(sbit__infer_sizes(&call, error));
@@ -529,6 +526,7 @@ static sbit_status sbit__infer_graph(sbit_graph *graph, sbit__arena *arena, sbit
 {
     sbit__infer state;
     sbit__infer_results results;
+    SBIT__TRY(sbit__op_check_forms(graph, error));
     SBIT__TRY(sbit__infer_init(&state, graph, NULL, arena, error));
     results.arena = arena;
     results.count = graph->family->graph_count;

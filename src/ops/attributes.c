@@ -1,6 +1,6 @@
 /* attributes.c: what every node of a known domain must be, whatever its operator. >>attributes
  *
- * Called by: infer, program. Calls: graph.
+ * Called by: infer, program; once for a graph, not for each look at a body. Calls: graph.
  * An attribute's name tells its type: of all operators of ai.onnx, ai.onnx.ml and com.microsoft
  * only a few names have two (tests/interop/check_schemas.py compares with the onnx package). So one
  * table serves all rows, which read an attribute of another type as if it were absent.
@@ -171,8 +171,8 @@ static sbit_status sbit__op_check_outputs(const sbit_node *node, const char *whe
                             (unsigned long)node->output_count, (unsigned long)most);
 }
 
-SBIT__FN sbit_status sbit__op_check_form(const sbit_graph *graph, const sbit_node *node,
-                                         const sbit_op_row *row, sbit_error *error)
+static sbit_status sbit__op_check_form(const sbit_graph *graph, const sbit_node *node,
+                                       const sbit_op_row *row, sbit_error *error)
 {
     static const char *const types[] = {
         "undefined", "a float",          "an integer",         "a string",         "a tensor",
@@ -200,6 +200,19 @@ SBIT__FN sbit_status sbit__op_check_form(const sbit_graph *graph, const sbit_nod
             return sbit__fail(error, SBIT_ERR_INVALID_MODEL, node->name,
                               "%s: attribute '%.60s' may not be %s", name, attr->name,
                               type < SBIT__COUNT_OF(types) ? types[type] : "of this type");
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__op_check_forms(const sbit_graph *graph, sbit_error *error)
+{
+    for (graph = graph->family->graphs; graph != NULL; graph = graph->next_graph) {
+        for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0 && graph->alive;
+             id = sbit_graph_next(graph, id)) {
+            int32_t opset = 0;
+            const sbit_node *node = sbit_graph_node(graph, id);
+            SBIT__TRY(sbit__op_check_form(graph, node, sbit__op_row(graph, node, &opset), error));
         }
     }
     return SBIT_OK;

@@ -149,9 +149,10 @@ SBIT__OP_FAMILIES(SBIT__OP_FAMILY_DECLARE)
  * that the graph does not import counts as version 1. */
 SBIT__FN const sbit_op_row *sbit__op_row(const sbit_graph *graph, const sbit_node *node,
                                          int32_t *opset);
-/* Attributes have the types that their names say, and output 0 is there. Errors: INVALID_MODEL. */
-SBIT__FN sbit_status sbit__op_check_form(const sbit_graph *graph, const sbit_node *node,
-                                         const sbit_op_row *row, sbit_error *error);
+/* Of all nodes of a graph and its family: attributes have the types that their names say, those that
+ * no version does without are there, and so is output 0; no outputs are too many. What each inference
+ * of a body need not look at again. Errors: INVALID_MODEL. */
+SBIT__FN sbit_status sbit__op_check_forms(const sbit_graph *graph, sbit_error *error);
 /* False: a user registered it. */
 SBIT__FN bool sbit__op_row_is_built_in(const sbit_ctx *ctx, const sbit_op_row *row);
 
