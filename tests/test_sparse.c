@@ -633,6 +633,120 @@ TEST(patterns_of_single_elements)
     }
 }
 
+/* Outputs of a graph on one random image. */
+static void some_outputs(build *b, sbit_graph *graph, int64_t channels, int64_t side, float *y, int64_t count)
+{
+    static float x[3 * 32 * 32];
+    sbit_session *session = NULL;
+    sbit_rng rng = sbit_rng_seed(7);
+    sbit_tensor in = build_tensor(SBIT_F32, "1,1,1,1", x);
+    in.dims[1] = channels;
+    in.dims[2] = in.dims[3] = side;
+    for (int64_t i = 0; i < sbit_tensor_count(&in); i++) {
+        x[i] = sbit_rng_normal(&rng);
+    }
+    if (CHECK_OK(sbit_session_create(graph, NULL, &session, &b->error), b->error) &&
+        CHECK_OK(sbit_session_set_input(session, sbit_session_input_info(session, 0)->name, &in, &b->error), b->error) &&
+        CHECK_OK(sbit_session_run(session, &b->error), b->error) &&
+        CHECK(sbit_tensor_count(&sbit_session_output(session, 0)->tensor) >= count)) {
+        memcpy(y, sbit_session_output(session, 0)->tensor.data, (size_t)count * sizeof *y);
+    }
+    sbit_session_destroy(session);
+}
+
+/* The sum of |w| of layers with N of M that is not masked. */
+static double kept_magnitude(const sbit_sparse *sparse)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < sbit_sparse_mask_count(sparse); i++) {
+        sbit_mask mask;
+        sbit_sparse_mask(sparse, i, &mask);
+        const float *w = (const float *)sbit_graph_value(sbit_sparse_graph(sparse), mask.value)->constant.data;
+        for (int64_t k = 0; k < mask.count; k++) {
+            sum += mask.keep[k] != 0 ? fabs((double)w[k]) : 0.0;
+        }
+    }
+    return sum;
+}
+
+/* Neighbours 8 9 | 1 2 keep one of two, 9 + 2; in other places 8 + 9. w1 has no neighbours. */
+TEST(channels_change_places_so_that_n_of_m_keeps_more)
+{
+    const float w1[] = {1, 2, 3, 4}, bias[] = {1, 2, 3, 4}, w2[] = {8, 9, -1, 2, 8, 9, -1, -2};
+    build b;
+    sbit_sparse *sparse = NULL;
+    sbit_sparse_permuted done;
+    sbit_graph *out = NULL;
+    float before[18], after[18];
+    build_begin(&b, 18);
+    sbit_value_id y = conv(&b, "first", build_input(&b, "x", SBIT_F32, "N,1,3,3"),
+                           build_constant(&b, "w1", SBIT_F32, "4,1,1,1", w1),
+                           build_constant(&b, "b1", SBIT_F32, "4", bias), NULL, 1);
+    y = build_unary(&b, "Relu", "relu", y);
+    build_output(&b, conv(&b, "second", y, build_constant(&b, "w2", SBIT_F32, "2,4,1,1", w2), none, NULL, 1));
+    sbit_sconfig *config =
+        configure(&b, "SPARSER: {TYPE: unstructured, STRATEGY: level, N_OF_M: \"1:2\", PERMUTE: 8}\n");
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_permute(sparse, NULL, &done, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_masked(sparse, &out, &b.error), b.error)) {
+        some_outputs(&b, b.graph, 1, 3, before, 18);
+        some_outputs(&b, out, 1, 3, after, 18);
+        for (int i = 0; i < 18; i++) {
+            CHECK_NEAR(after[i], before[i], 1e-4 * fabs((double)before[i]) + 1e-4);
+        }
+        CHECK(number(out, "w2", 0) != 8 || number(out, "w2", 1) != 9);
+        CHECK_NEAR(number(out, "w1", 0), number(out, "b1", 0), 0); /* together */
+        CHECK_OK(sbit_sparse_select(sparse, NULL, &b.error), b.error);
+        CHECK_NEAR(kept_magnitude(sparse), 2 * (8 + 9) + 10, 1e-6);
+        CHECK_NEAR(done.before, (2.0 * (9 + 2) + 10) / 50, 1e-6);
+        CHECK_NEAR(done.after, (2.0 * (8 + 9) + 10) / 50, 1e-6);
+    }
+    sbit_graph_destroy(out);
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+TEST(a_network_with_channels_in_other_places_computes_the_same)
+{
+    char path[1024];
+    double kept[2] = {0, 0};
+    float before[10], after[10];
+    if (!test_shared("models/cifar10/resnet20.onnx", path, sizeof path)) {
+        SBIT_TEST_SKIP("no shared models");
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        build b;
+        sbit_sparse *sparse = NULL;
+        sbit_graph *out = NULL;
+        sbit_sparse_permuted done;
+        build_begin(&b, 18);
+        sbit_graph_destroy(b.graph);
+        b.graph = NULL;
+        sbit_sconfig *config =
+            configure(&b, turn == 0 ? "SPARSER: {TYPE: unstructured, STRATEGY: level, N_OF_M: \"2:4\"}\n"
+                                    : "SPARSER: {TYPE: unstructured, STRATEGY: level, N_OF_M: \"2:4\", PERMUTE: 1}\n");
+        if (CHECK_OK(sbit_graph_load(b.ctx, path, &b.graph, &b.error), b.error) &&
+            CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error) &&
+            CHECK_OK(sbit_sparse_permute(sparse, NULL, &done, &b.error), b.error) &&
+            CHECK_OK(sbit_sparse_masked(sparse, &out, &b.error), b.error) &&
+            CHECK_OK(sbit_sparse_select(sparse, NULL, &b.error), b.error)) {
+            some_outputs(&b, b.graph, 3, 32, before, 10);
+            some_outputs(&b, out, 3, 32, after, 10);
+            for (int i = 0; i < 10; i++) {
+                CHECK_NEAR(after[i], before[i], 1e-4 * 20);
+            }
+            kept[turn] = kept_magnitude(sparse);
+            CHECK((turn == 1) == (done.after > done.before) && (turn == 1) == (done.channels > 0));
+        }
+        sbit_graph_destroy(out);
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+    CHECK_MSG(kept[1] > kept[0] * 1.0005, "%g, %g", kept[0], kept[1]);
+}
+
 /* The model's inputs are larger in the second place: there a smaller weight is worth more. */
 TEST(wanda_and_activations_look_at_data)
 {

@@ -41,6 +41,8 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "unstructured: RATIO of every block of rows x columns, such as 1x8, goes (balanced)"},
     {"N_OF_M", SBIT_KEY_STRING, "", 0, 0, NULL,
      "unstructured: 2:4 prunes two of every four neighbours along the inputs, RATIO or not"},
+    {"PERMUTE", SBIT_KEY_INT, "0", 0, 1e6, NULL,
+     "N_OF_M: so many exchanges of each channel's place are tried, so that more of the scores stays"},
     {"PRUNE_OUTPUTS", SBIT_KEY_STRING, "", 0, 0, NULL,
      "names of outputs of the model that may lose channels, \"a,b\", or all"},
     {"INEXACT_NORM", SBIT_KEY_BOOL, "false", 0, 0, NULL,

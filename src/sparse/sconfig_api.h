@@ -17,6 +17,7 @@
  *       WITHIN: 1x8             # RATIO of every block of rows x columns
  *       DIAGONAL: 3             # all but a band along the diagonal goes
  *       N_OF_M: "2:4"           # two of every four neighbours along the inputs
+ *       PERMUTE: 32             # channels change places so that N_OF_M keeps more: so many tries each
  *       PRUNE_OUTPUTS: "logits" # outputs of the model that may lose channels
  *       INEXACT_NORM: false     # true: what LayerNormalization normalizes may lose channels
  *       REPAIR: both            # ridge: the layers behind what goes make up for it (least squares

@@ -114,17 +114,17 @@ static void sbit__select_scores(sbit__select *s)
 
 /* >>choosing */
 
-static void sbit__select_cells(sbit__select *s)
+SBIT__FN void sbit__class_cells(const sbit_sparse *sparse, uint64_t *cells)
 {
-    const sbit__labeler *labeler = &s->sparse->labeler;
+    const sbit__labeler *labeler = &sparse->labeler;
     for (size_t b = 0; b < labeler->balance_count; b++) {
         const sbit__balance *balance = &labeler->balances[b];
         const int64_t run = balance->count / balance->blocks;
         for (int64_t i = 0; i < balance->count; i++) {
-            const int32_t c = sbit__class_of(labeler, &s->sparse->groups, balance->labels[i]);
+            const int32_t c = sbit__class_of(labeler, &sparse->groups, balance->labels[i]);
             if (c >= 0) {
-                const uint64_t key[3] = {s->cells[c], (uint64_t)b, (uint64_t)(i / run)};
-                s->cells[c] = sbit__hash_bytes(key, sizeof key);
+                const uint64_t key[3] = {cells[c], (uint64_t)b, (uint64_t)(i / run)};
+                cells[c] = sbit__hash_bytes(key, sizeof key);
             }
         }
     }
@@ -202,7 +202,7 @@ SBIT__FN sbit_status sbit__select_classes(sbit_sparse *sparse, sbit_error *error
         memset(sparse->removed, 0, (size_t)sparse->groups.class_count * sizeof *sparse->removed);
         sbit__groups_limit(sparse);
         sbit__select_scores(&s);
-        sbit__select_cells(&s);
+        sbit__class_cells(sparse, s.cells);
         for (int32_t g = 0; g < sparse->groups.group_count; g++) {
             if (!sparse->groups.groups[g].whole_model) {
                 sbit__select_group(&s, &sparse->groups.groups[g]);

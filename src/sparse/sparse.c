@@ -582,7 +582,8 @@ SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *conf
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "out is NULL");
     }
     SBIT__TRY(sbit_sparse_create(graph, config, &sparse, error));
-    sbit_status status = sbit_sparse_select(sparse, feed, error);
+    sbit_status status = sbit_sparse_permute(sparse, feed, NULL, error);
+    status = status == SBIT_OK ? sbit_sparse_select(sparse, feed, error) : status;
     status = status == SBIT_OK ? sbit_sparse_repair(sparse, feed, NULL, error) : status;
     if (status == SBIT_OK && sbit__sparse_masks_any(sparse)) {
         status = sbit_sparse_shrink(sparse, feed, out, error);

@@ -31,6 +31,18 @@ SPARSEBIT_API sbit_status sbit_sparse_create(const sbit_graph *graph, sbit_sconf
                                              sbit_sparse **out, sbit_error *error);
 SPARSEBIT_API void sbit_sparse_destroy(sbit_sparse *sparse); /* NULL is fine */
 
+/* PERMUTE of the configuration, before all else: channels change places, inputs of layers with N_OF_M
+ * and whatever makes them, so that N_OF_M keeps more of the scores (Pool and Yu 2021). The model
+ * computes what it did, which is tried on random inputs; sbit_sparse_graph is the model with the new
+ * places. feed may be NULL unless a sparser looks at data. out may be NULL; without PERMUTE all 0.
+ * Errors: STATE if there is a start mask: it is of the old places; UNSUPPORTED: weights are integers. */
+typedef struct sbit_sparse_permuted {
+    double before, after; /* part of the sum of scores that N_OF_M keeps */
+    int64_t channels;     /* that have another place */
+} sbit_sparse_permuted;
+SPARSEBIT_API sbit_status sbit_sparse_permute(sbit_sparse *sparse, const sbit_feed *feed,
+                                              sbit_sparse_permuted *out, sbit_error *error);
+
 /* Ratios of single layers, before calc_params or select: of those that match the pattern (see layer
  * names). Errors: NOT_FOUND with the nearest names, INVALID_ARGUMENT outside of 0 to 1. */
 SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char *pattern,
@@ -163,7 +175,7 @@ SPARSEBIT_API bool sbit_sparse_is_exact(const sbit_sparse *sparse);
 SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const char *path,
                                                   const sbit_onnx_write_desc *desc,
                                                   sbit_error *error);
-/* create, select, repair, shrink. Where nothing can be cut the result is a copy of the graph, with a
+/* create, permute, select, repair, shrink. Where nothing can be cut the result is a copy of the graph, with a
  * warning. feed may be NULL unless a sparser looks at data. */
 SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *config,
                                      const sbit_feed *feed, sbit_graph **out, sbit_error *error);

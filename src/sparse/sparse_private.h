@@ -14,6 +14,7 @@
  *   layers.c     weights, their settings and scores
  *   observe.c    data for sparsers
  *   gradients.c  and gradients
+ *   permute.c    channels change places so that N of M keeps more
  *   select.c     which classes go: exact counts, balanced
  *   elements_mask.c  masks of single elements, blocks, N of M
  *   mask.c       masks of constants, from layers or from classes
@@ -352,6 +353,8 @@ SBIT__FN sbit_status sbit__masks_apply(const sbit_sparse *sparse, sbit_graph *gr
                                        sbit_error *error);
 
 /* select.c */
+/* Changes cells[classes]: equal for classes that are in the same run of every balanced set. */
+SBIT__FN void sbit__class_cells(const sbit_sparse *sparse, uint64_t *cells);
 /* Of each group the strictest settings of the layers that hold a class of it, as they are now. */
 SBIT__FN void sbit__groups_limit(sbit_sparse *sparse);
 /* Fills removed. */
@@ -482,6 +485,9 @@ SBIT__FN sbit_status sbit__latency_check(sbit_latency *latency, sbit_sparse *spa
 SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,
                                          sbit_graph *shrunk, const sbit_feed *feed,
                                          sbit_error *error);
+
+/* Both graphs compute the same on random inputs, to the bound; NUMERIC: they do not. */
+SBIT__FN sbit_status sbit__sparse_same(const sbit_sparse *sparse, sbit_graph *a, sbit_graph *b, sbit_error *error);
 
 /* sconfig_nni.c: our YAML of a list of entries; nothing if it is none. */
 SBIT__FN sbit_status sbit__nni_translate(sbit_ctx *ctx, const sbit_yaml *root, sbit__text *out,

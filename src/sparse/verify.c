@@ -335,19 +335,31 @@ static sbit_status sbit__verify_masked(sbit__verify *v, const sbit_graph *masked
     return status;
 }
 
-SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,
-                                         sbit_graph *shrunk, const sbit_feed *feed,
-                                         sbit_error *error)
+static sbit__verify sbit__verify_of(const sbit_sparse *sparse)
 {
     sbit__verify v;
     size_t layers = 0;
     memset(&v, 0, sizeof v);
     v.sparse = sparse;
-    v.feed = feed;
     for (size_t m = 0; m < sparse->labeler.member_count; m++) {
         layers += sbit__member_prunes(&sparse->labeler.members[m]) ? 1u : 0u;
     }
     v.bound = layers > 50 ? 1e-3 : 1e-4;
+    return v;
+}
+
+SBIT__FN sbit_status sbit__sparse_same(const sbit_sparse *sparse, sbit_graph *a, sbit_graph *b, sbit_error *error)
+{
+    sbit__verify v = sbit__verify_of(sparse);
+    return sbit__verify_pair(&v, "the model", a, "its copy", b, error);
+}
+
+SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,
+                                         sbit_graph *shrunk, const sbit_feed *feed,
+                                         sbit_error *error)
+{
+    sbit__verify v = sbit__verify_of(sparse);
+    v.feed = feed;
     if (!sbit_sparse_is_exact(sparse)) {
         sbit__log(sparse->ctx, SBIT_LOG_WARNING,
                   "a normalized axis lost channels (INEXACT_NORM): the smaller model is not the masked one");

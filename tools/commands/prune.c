@@ -30,6 +30,7 @@ typedef struct cli_pruning {
     sbit_feed feed;
     bool has_data, unchanged;
     sbit_graph_cost before, after;
+    sbit_sparse_permuted permuted;
     sbit_sparse_repaired repaired;
     uint64_t bytes_after;
     sbit_sparse_budget budget;
@@ -212,6 +213,8 @@ static int cli_prune_choose(cli_pruning *p)
     }
     if (p->args->masks != NULL) {
         CLI_TRY(cli_masks_load(p->sparse, p->args->masks, false));
+    } else if (sbit_sparse_permute(p->sparse, feed, &p->permuted, &error) != SBIT_OK) {
+        return p->source.failed ? CLI_BAD : cli_fail_library(&error, "cannot prune '%s'", p->model.path);
     } else if (p->has_budget) {
         CLI_TRY(cli_prune_fit(p, feed));
     } else {
@@ -403,6 +406,10 @@ static int cli_prune_show(const cli_pruning *p)
         cli_prune_row(&table, "one run", a, b, p->us_after / p->us_before);
     }
     CLI_TRY(cli_table_print(&table, stdout));
+    if (p->permuted.after > 0.0) {
+        printf("N of M keeps %.2f %% of the scores, %.2f %% with %lld channels in other places\n",
+               1e2 * p->permuted.before, 1e2 * p->permuted.after, (long long)p->permuted.channels);
+    }
     if (p->repaired.layers + p->repaired.norms > 0) {
         printf("outputs on the data (SQNR): %.1f dB pruned", p->repaired.before);
         if (p->repaired.layers > 0) {
@@ -459,6 +466,13 @@ static int cli_prune_json(const cli_pruning *p)
         }
     }
     sbit_json_close(&json.to, ']');
+    if (p->permuted.after > 0.0) {
+        sbit_json_open(&json.to, "permuted", '{');
+        sbit_json_number(&json.to, "kept_before", p->permuted.before);
+        sbit_json_number(&json.to, "kept_after", p->permuted.after);
+        sbit_json_int(&json.to, "channels", p->permuted.channels);
+        sbit_json_close(&json.to, '}');
+    }
     if (p->repaired.layers + p->repaired.norms > 0) {
         sbit_json_open(&json.to, "repair", '{');
         sbit_json_number(&json.to, "sqnr_pruned", p->repaired.before);
