@@ -24,17 +24,17 @@ typedef struct sbit__columns {
 } sbit__columns;
 
 /* Classes with the same kind may exchange places. */
-typedef struct sbit__place {
+typedef struct sbit__kind_place {
     uint64_t kind;
     int32_t class_idx;
-} sbit__place;
+} sbit__kind_place;
 
 typedef struct sbit__permute {
     sbit_sparse *sparse;
     sbit__arena arena;
     sbit__columns *columns;
     size_t column_count;
-    sbit__place *order; /* of the classes, by kind */
+    sbit__kind_place *order; /* of the classes, by kind */
     uint64_t *kinds;    /* by class */
     int32_t *now;       /* by class: the one that lies in its places now */
     int32_t *seen;      /* by class; scratch, 0 */
@@ -60,9 +60,9 @@ static void sbit__permute_count(sbit__permute *p, const int32_t *labels, int64_t
     }
 }
 
-static int sbit__place_order(const void *a, const void *b)
+static int sbit__kind_order(const void *a, const void *b)
 {
-    const sbit__place *x = (const sbit__place *)a, *y = (const sbit__place *)b;
+    const sbit__kind_place *x = (const sbit__kind_place *)a, *y = (const sbit__kind_place *)b;
     return x->kind != y->kind ? (x->kind < y->kind ? -1 : 1) : x->class_idx < y->class_idx ? -1 : 1;
 }
 
@@ -94,7 +94,7 @@ static void sbit__permute_kinds(sbit__permute *p)
         p->order[c].kind = p->kinds[c];
         p->order[c].class_idx = p->now[c] = c;
     }
-    qsort(p->order, (size_t)p->sparse->groups.class_count, sizeof *p->order, sbit__place_order);
+    qsort(p->order, (size_t)p->sparse->groups.class_count, sizeof *p->order, sbit__kind_order);
 }
 
 /* >>what is kept */
@@ -222,7 +222,7 @@ static sbit_status sbit__permute_columns(sbit__permute *p, sbit_error *error)
 /* >>exchanges */
 
 /* Where the classes order[0..n-1] lie; false: no column is one of them. */
-static bool sbit__permute_places(sbit__permute *p, const sbit__place *order, int32_t n)
+static bool sbit__permute_places(sbit__permute *p, const sbit__kind_place *order, int32_t n)
 {
     bool any = false;
     for (size_t i = 0; i < p->column_count; i++) {
@@ -269,7 +269,7 @@ static double sbit__columns_gain(sbit__permute *p, sbit__columns *t, int32_t a, 
     return gain;
 }
 
-static void sbit__permute_try(sbit__permute *p, const sbit__place *order, int32_t a, int32_t b)
+static void sbit__permute_try(sbit__permute *p, const sbit__kind_place *order, int32_t a, int32_t b)
 {
     double gain = 0.0;
     for (size_t i = 0; i < p->column_count; i++) {
@@ -459,7 +459,7 @@ static sbit_status sbit__permute_run(sbit__permute *p, int64_t tries, sbit_spars
                                      sbit_error *error)
 {
     const size_t n = (size_t)p->sparse->groups.class_count + 1;
-    p->order = (sbit__place *)sbit__arena_array(&p->arena, n, sizeof *p->order);
+    p->order = (sbit__kind_place *)sbit__arena_array(&p->arena, n, sizeof *p->order);
     p->kinds = (uint64_t *)sbit__arena_array(&p->arena, n, sizeof *p->kinds);
     p->now = (int32_t *)sbit__arena_array(&p->arena, n, sizeof *p->now);
     p->seen = (int32_t *)sbit__arena_array(&p->arena, n, sizeof *p->seen);
