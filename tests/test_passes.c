@@ -826,6 +826,20 @@ TEST(batch_norm_stays_where_it_must)
     y = build_binary(&b, "Conv", "c", x, build_weights(&b, "w", "6,6,1,1", 1));
     build_output(&b, batch_norm(&b, y, "6"));
     becomes_at(__LINE__, &b, "BatchNormalization 1 Conv 1", &keep, 0.0);
+    for (int zeros = 0; zeros < 2; zeros++) { /* a bias in front of it goes only if it is zeros */
+        float bias[6] = {0.0f};
+        bias[5] = zeros ? 0.0f : 0.5f;
+        build_begin(&b, 17);
+        sbit_value_id three[3];
+        three[0] = build_input(&b, "x", SBIT_F32, "N,6,8,8");
+        three[1] = build_weights(&b, "w", "6,6,1,1", 1);
+        three[2] = build_constant(&b, "bias", SBIT_F32, "6", bias);
+        y = build_node(&b, "Conv", "c", three, 3, NULL, 0);
+        build_output(&b, batch_norm(&b, y, "6"));
+        CHECK_OK(sbit_simplify(b.graph, &keep, NULL, &b.error), b.error);
+        CHECK((sbit_graph_find_value(b.graph, "bias").idx == 0) == (zeros != 0));
+        becomes_at(__LINE__, &b, "BatchNormalization 1 Conv 1", &keep, 0.0);
+    }
 }
 
 TEST(a_folded_weight_keeps_its_name_and_a_shared_one_its_value)

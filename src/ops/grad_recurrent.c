@@ -163,26 +163,46 @@ static sbit_status sbit__lstm_grad_prepare(const sbit_op_call *call, sbit_error 
     return SBIT_OK;
 }
 
-/* The steps of one direction, for one type. b, c0, dY, dYh, dYc may be NULL. */
+static void sbit__lstm_f32_unary(const sbit__lstm_grad *l, sbit__unary op, int64_t n, float *x)
+{
+    sbit__kernels(l->ctx)->f32_unary(op, n, x, x);
+}
+
+static void sbit__lstm_f64_unary(const sbit__lstm_grad *l, sbit__unary op, int64_t n, double *x)
+{
+    (void)l;
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = op == SBIT__UNARY_TANH ? tanh(x[i]) : 1.0 / (1.0 + exp(-x[i]));
+    }
+}
+
+enum {
+    SBIT__LSTM_COLUMNS = 96 /* of the bias, summed at a time */
+};
+
+/* The steps of one direction, for one type. b, c0, dY, dYh, dYc may be NULL. forward leaves tanh of
+ * the cells in `more`, for back. */
 #define SBIT__LSTM_STEPS(T, name)                                                                  \
     static void name##_forward(const sbit__lstm_grad *l, const T *b, const T *c0)                  \
     {                                                                                              \
         const int64_t h = l->hidden, cell = l->batch * h;                                          \
-        const T *more = (const T *)l->more;                                                        \
-        T *gates = (T *)l->gates, *cells = (T *)l->cells;                                          \
+        T *gates = (T *)l->gates, *cells = (T *)l->cells, *more = (T *)l->more;                    \
         for (int64_t i = 0; i < cell; i++) {                                                       \
             cells[i] = c0 != NULL ? c0[i] : (T)0;                                                  \
         }                                                                                          \
         for (int64_t r = 0; r < l->steps * l->batch; r++) {                                        \
             T *g = gates + r * 4 * h;                                                              \
             for (int64_t i = 0; i < 4 * h; i++) {                                                  \
-                const T v = g[i] + more[r * 4 * h + i] + (b != NULL ? b[i] + b[4 * h + i] : (T)0); \
-                g[i] = i < 3 * h ? (T)(1.0 / (1.0 + exp(-(double)v))) : (T)tanh((double)v);        \
+                g[i] += more[r * 4 * h + i] + (b != NULL ? b[i] + b[4 * h + i] : (T)0);            \
             }                                                                                      \
+            name##_unary(l, SBIT__UNARY_SIGMOID, 3 * h, g);                                        \
+            name##_unary(l, SBIT__UNARY_TANH, h, g + 3 * h);                                       \
             for (int64_t i = 0; i < h; i++) {                                                      \
                 cells[cell + r * h + i] = g[2 * h + i] * cells[r * h + i] + g[i] * g[3 * h + i];   \
             }                                                                                      \
         }                                                                                          \
+        memcpy(more, cells + cell, (size_t)(l->steps * cell) * sizeof *more);                      \
+        name##_unary(l, SBIT__UNARY_TANH, l->steps * cell, more);                                  \
     }                                                                                              \
     /* step t in the order of this direction; dy: its gradient, or NULL */                         \
     static void name##_back(const sbit__lstm_grad *l, int64_t t, const T *dy)                      \
@@ -191,10 +211,10 @@ static sbit_status sbit__lstm_grad_prepare(const sbit_op_call *call, sbit_error 
         for (int64_t n = 0; n < l->batch; n++) {                                                   \
             const int64_t r = t * l->batch + n;                                                    \
             T *g = (T *)l->gates + r * 4 * h, *dh = (T *)l->dh + n * h, *dc = (T *)l->dc + n * h;  \
-            const T *c0 = (const T *)l->cells + r * h, *c1 = c0 + l->batch * h;                    \
+            const T *c0 = (const T *)l->cells + r * h, *tops = (const T *)l->more + r * h;         \
             for (int64_t i = 0; i < h; i++) {                                                      \
                 const T in = g[i], out = g[h + i], keep = g[2 * h + i], value = g[3 * h + i];      \
-                const T top = (T)tanh((double)c1[i]);                                              \
+                const T top = tops[i];                                                             \
                 const T up = dh[i] + (dy != NULL ? dy[n * h + i] : (T)0);                          \
                 const T down = dc[i] + up * out * ((T)1 - top * top);                              \
                 g[i] = down * value * in * ((T)1 - in);                                            \
@@ -208,12 +228,19 @@ static sbit_status sbit__lstm_grad_prepare(const sbit_op_call *call, sbit_error 
     static void name##_bias(const sbit__lstm_grad *l, T *db)                                       \
     {                                                                                              \
         const int64_t width = 4 * l->hidden;                                                       \
-        for (int64_t i = 0; i < width; i++) {                                                      \
-            double sum = 0.0;                                                                      \
+        for (int64_t first = 0; first < width; first += SBIT__LSTM_COLUMNS) {                      \
+            const int64_t left = width - first;                                                    \
+            const int64_t n = left < SBIT__LSTM_COLUMNS ? left : SBIT__LSTM_COLUMNS;               \
+            double sums[SBIT__LSTM_COLUMNS] = {0.0};                                               \
             for (int64_t r = 0; r < l->steps * l->batch; r++) {                                    \
-                sum += (double)((const T *)l->gates)[r * width + i];                               \
+                const T *row = (const T *)l->gates + r * width + first;                            \
+                for (int64_t i = 0; i < n; i++) {                                                  \
+                    sums[i] += (double)row[i];                                                     \
+                }                                                                                  \
             }                                                                                      \
-            db[i] = db[width + i] = (T)sum;                                                        \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                db[first + i] = db[width + first + i] = (T)sums[i];                                \
+            }                                                                                      \
         }                                                                                          \
     }                                                                                              \
     static void name##_add(int64_t n, const T *x, bool first, T *y)                                \

@@ -13,6 +13,7 @@
 #include <math.h> /* sqrt, log, exp, fabs, INFINITY */
 
 #define SBIT__REDUCE_CHUNK 96 /* elements at a time, on the stack */
+#define SBIT__REDUCE_AT_ONCE 8 /* float32 rows that are added in float32 */
 #define SBIT__CUM_CHUNK 48    /* in four arrays */
 
 typedef enum sbit__reduce_op {
@@ -413,6 +414,7 @@ static bool sbit__reduce_store_kept_f32(const sbit__reduce_task *task, int64_t b
     const bool sum = op == SBIT__REDUCE_SUM || op == SBIT__REDUCE_MEAN;
     const bool most = op == SBIT__REDUCE_MAX || op == SBIT__REDUCE_MIN;
     double acc[SBIT__REDUCE_CHUNK];
+    float part[SBIT__REDUCE_CHUNK]; /* floats of a few rows, then doubles */
     float *y = (float *)task->y->data + to;
     if (task->x->dtype != SBIT_F32 || !task->row_kept || task->set == 0 || (!sum && !most)) {
         return false;
@@ -427,8 +429,15 @@ static bool sbit__reduce_store_kept_f32(const sbit__reduce_task *task, int64_t b
             task->kernels->f32_binary(op == SBIT__REDUCE_MAX ? SBIT__BINARY_MAX : SBIT__BINARY_MIN,
                                       n, row, 1, y, 1, y);
         }
-        for (int64_t i = 0; sum && i < n; i++) {
-            acc[i] += (double)row[i];
+        if (sum && r % SBIT__REDUCE_AT_ONCE == 0) {
+            memcpy(part, row, (size_t)n * sizeof *part);
+        } else if (sum) {
+            task->kernels->f32_binary(SBIT__BINARY_ADD, n, row, 1, part, 1, part);
+        }
+        const bool flush = r % SBIT__REDUCE_AT_ONCE == SBIT__REDUCE_AT_ONCE - 1 ||
+                           r == task->reduced.total - 1;
+        for (int64_t i = 0; sum && flush && i < n; i++) {
+            acc[i] += (double)part[i];
         }
     }
     for (int64_t i = 0; sum && i < n; i++) {

@@ -80,14 +80,33 @@ static sbit_status sbit__bn_fold(sbit__rewrite *rw, const sbit_node *node, sbit_
                              &affine, error);
 }
 
+/* In front of a normalization that is kept a bias of zeros is an exporter's: trained, its gradient
+ * would be 0, and forward and backward would pass over all elements for it. */
+static sbit_status sbit__bn_drop_zeros(sbit__rewrite *rw, const sbit_node *node, sbit_error *error)
+{
+    const sbit_node *conv = sbit__producer(rw->graph, sbit__node_in(node, 0));
+    const sbit_tensor *bias =
+        sbit__is_op(conv, "Conv") || sbit__is_op(conv, "ConvTranspose")
+            ? sbit__const_in(rw->graph, conv, 2)
+            : NULL;
+    const sbit_value_id none = {0};
+    bool zeros = bias != NULL && sbit__is_float(bias->dtype);
+    for (int64_t i = 0; zeros && i < sbit_tensor_count(bias); i++) {
+        zeros = sbit__tensor_f64_at(bias, i) == 0.0;
+    }
+    if (zeros && sbit__sole_use(rw->graph, conv->outputs[0])) {
+        rw->changes++;
+        return sbit_graph_set_node_input(rw->graph, conv->id, 2, none, error);
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__bn_run(sbit_graph *graph, const sbit_simplify_desc *desc, int64_t *changes,
                                 sbit_error *error)
 {
-    static const sbit__rule rules[] = {{"BatchNormalization", sbit__bn_fold}};
-    if (desc->keep_batch_norm) {
-        return SBIT_OK;
-    }
-    return sbit__apply_rules(graph, desc, rules, SBIT__COUNT_OF(rules), changes, error);
+    static const sbit__rule fold[] = {{"BatchNormalization", sbit__bn_fold}};
+    static const sbit__rule keep[] = {{"BatchNormalization", sbit__bn_drop_zeros}};
+    return sbit__apply_rules(graph, desc, desc->keep_batch_norm ? keep : fold, 1, changes, error);
 }
 
 SBIT__FN const sbit_pass_row *sbit__pass_fold_batch_norm(void)
