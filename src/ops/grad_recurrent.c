@@ -230,7 +230,7 @@ enum {
         const int64_t width = 4 * l->hidden;                                                       \
         for (int64_t first = 0; first < width; first += SBIT__LSTM_COLUMNS) {                      \
             const int64_t left = width - first;                                                    \
-            const int64_t n = left < SBIT__LSTM_COLUMNS ? left : SBIT__LSTM_COLUMNS;               \
+            const int64_t n = left < SBIT__LSTM_COLUMNS ? left : (int64_t)SBIT__LSTM_COLUMNS;          \
             double sums[SBIT__LSTM_COLUMNS] = {0.0};                                               \
             for (int64_t r = 0; r < l->steps * l->batch; r++) {                                    \
                 const T *row = (const T *)l->gates + r * width + first;                            \
