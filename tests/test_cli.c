@@ -1769,6 +1769,16 @@ TEST(cli_statistics_are_kept)
     CHECK_FAILS(2, "--save-stats is for what --data shows",
                 "quantize %s --save-stats %sx -o %sq.onnx", NET, TMP, TMP);
     CHECK_FAILS(1, "seen2", "quantize %s --stats %sseen2 -o %sq.onnx", NET, TMP, TMP);
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%s --calib 5 --save-stats %ss1 -o %sq.onnx", NET, DATA,
+                     TMP, TMP), 0);
+    CHECK_EQ_I64(RUN("quantize %s --stats %sseen --stats %ss1 --save-stats %sboth -o %sq8j.onnx", NET,
+                     TMP, TMP, TMP, TMP), 0);
+    CHECK_EQ_I64(RUN("compare %sq8.onnx %sq8j.onnx --data npy:%s --json", TMP, TMP, DATA), 0);
+    CHECK_NEAR(json_number("outputs", "max_abs"), 0.0, 0.0); /* the ranges of all of them */
+    CHECK_EQ_I64(RUN("quantize %s --stats %ss1 --stats %sseen -o %sq8k.onnx", NET, TMP, TMP, TMP), 0);
+    CHECK_EQ_I64(RUN("compare %sq8.onnx %sq8k.onnx --data npy:%s --json", TMP, TMP, DATA), 0);
+    CHECK_NEAR(json_number("outputs", "max_abs"), 0.0, 0.0);
+    CHECK_EQ_I64(RUN("quantize %s --stats %sboth -o %sq.onnx", NET, TMP, TMP), 0);
 }
 
 TEST(cli_strategies)

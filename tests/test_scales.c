@@ -40,6 +40,8 @@ static sbit_quant *scales_quant(build *b, const char *profile, const char *const
     return quant;
 }
 
+static uint64_t scales_seed = 3; /* of the last weight */
+
 /* Two convolutions with Relu, joined by a Concat whose inputs share a scale where they are alike.
  */
 static void scales_begin(scales *s, const char *profile, const char *const set[][2])
@@ -52,7 +54,7 @@ static void scales_begin(scales *s, const char *profile, const char *const set[]
     both[0] = build_unary(&s->b, "Relu", "a", scales_conv(&s->b, "ca", x, "4,3,3,3", 1));
     both[1] = build_unary(&s->b, "Relu", "b", scales_conv(&s->b, "cb", both[0], "4,4,3,3", 2));
     const sbit_value_id c = build_node(&s->b, "Concat", "c", both, 2, &axis, 1);
-    build_output(&s->b, scales_conv(&s->b, "head", c, "2,8,3,3", 3));
+    build_output(&s->b, scales_conv(&s->b, "head", c, "2,8,3,3", scales_seed));
     s->quant = scales_quant(&s->b, profile, set);
 }
 
@@ -62,8 +64,8 @@ static void scales_end(scales *s)
     build_end(&s->b);
 }
 
-/* Calibrates on normal numbers of a size; empty: with no sample in the batch. */
-static void scales_data(scales *s, float size, bool empty)
+/* Feeds normal numbers of a size; empty: with no sample in the batch. */
+static void scales_feed(scales *s, float size, bool empty)
 {
     static float data[IMAGE_COUNT];
     sbit_rng rng = sbit_rng_seed(11);
@@ -71,8 +73,13 @@ static void scales_data(scales *s, float size, bool empty)
         data[i] = sbit_rng_normal(&rng) * size;
     }
     const sbit_tensor x = build_tensor(SBIT_F32, empty ? "0,3,8,8" : "4,3,8,8", data);
-    build_do(&s->b, sbit_quant_prepare_calibration(s->quant, &s->b.error), "prepare");
     build_do(&s->b, sbit_quant_forward(s->quant, NULL, &x, 1, &s->b.error), "forward");
+}
+
+static void scales_data(scales *s, float size, bool empty)
+{
+    build_do(&s->b, sbit_quant_prepare_calibration(s->quant, &s->b.error), "prepare");
+    scales_feed(s, size, empty);
 }
 
 static bool scales_calc(scales *s)
@@ -235,6 +242,118 @@ TEST(statistics_come_back_from_a_file)
     scales_end(&a);
     scales_end(&b);
     scales_end(&c);
+}
+
+/* Two runs joined are one run over both; not where the order matters, or passes have ended. */
+TEST(statistics_of_two_runs_are_joined)
+{
+    static const char *const paths[] = {SBIT_TEST_TMP "/one.stats", SBIT_TEST_TMP "/two.stats"};
+    static const struct {
+        const char *observer;
+        bool joins, ended;
+    } cases[] = {{"minmax", true, true},        {"mse", true, true},
+                 {"lp", true, true},            {"aciq", true, true},
+                 {"octav", true, true},         {"kl_histogram", true, false},
+                 {"percentile", true, false},   {"ort_entropy", true, false},
+                 {"ort_percentile", true, false}, {"moving_average", false, false}};
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        const char *const set[][2] = {{"A.OBSERVER.TYPE", cases[i / 2].observer}, {NULL, NULL}};
+        const bool ended = i % 2 == 1, joins = ended ? cases[i / 2].ended : cases[i / 2].joins;
+        scales run[2], joined, whole;
+        scales_begin(&joined, "generic", set);
+        scales_begin(&whole, "generic", set);
+        for (size_t k = 0; k < 2; k++) {
+            scales_begin(&run[k], "generic", set);
+            scales_data(&run[k], k == 0 ? 1.0f : 5.0f, false);
+            CHECK(!ended || scales_calc(&run[k]));
+            build_do(&run[k].b, sbit_quant_save_statistics(run[k].quant, paths[k], &run[k].b.error),
+                     "save");
+        }
+        CHECK_STATUS(sbit_quant_merge_statistics(joined.quant, paths[0], &joined.b.error),
+                     SBIT_ERR_STATE, joined.b.error);
+        build_do(&joined.b, sbit_quant_load_statistics(joined.quant, paths[0], &joined.b.error),
+                 "load");
+        const sbit_status status =
+            sbit_quant_merge_statistics(joined.quant, paths[1], &joined.b.error);
+        CHECK_MSG(status == (joins ? SBIT_OK : SBIT_ERR_STATE), "%s %d: %s",
+                  cases[i / 2].observer, (int)ended, joined.b.error.message);
+        if (status == SBIT_OK) {
+            scales_data(&whole, 1.0f, false);
+            scales_feed(&whole, 5.0f, false);
+            CHECK(scales_calc(&whole) && scales_calc(&joined));
+            scales_same(whole.quant, joined.quant, cases[i / 2].observer);
+        } else { /* half of it was added */
+            CHECK_STATUS(sbit_quant_calc_qparams(joined.quant, false, false, false, &joined.b.error),
+                         SBIT_ERR_STATE, joined.b.error);
+        }
+        scales_end(&run[0]);
+        scales_end(&run[1]);
+        scales_end(&joined);
+        scales_end(&whole);
+    }
+}
+
+/* Of other weights, other settings of the observer, or something else than the tensor. */
+TEST(statistics_are_stamped)
+{
+    static const char *const path = SBIT_TEST_TMP "/stamp.stats";
+    static const char *const sets[][3][2] = {
+        {{"A.OBSERVER.TYPE", "percentile"}, {NULL, NULL}},
+        {{"A.OBSERVER.TYPE", "percentile"}, {"A.QUANTIZER.BIT", "4"}, {NULL, NULL}},
+        {{"A.OBSERVER.TYPE", "percentile"}, {"A.OBSERVER.PERCENTILE.ALPHA", "0.01"}, {NULL, NULL}},
+        {{"A.OBSERVER.TYPE", "percentile"}, {"A.QUANTIZER.TYPE", "dorefa"}, {NULL, NULL}},
+        {{"A.OBSERVER.TYPE", "percentile"}, {NULL, NULL}}, /* with another weight */
+    };
+    static const char *const says[] = {NULL, NULL, "with these settings", "with these settings",
+                                       "other weights"};
+    scales s;
+    scales_begin(&s, "generic", sets[0]);
+    scales_data(&s, 1.0f, false);
+    CHECK(scales_calc(&s));
+    build_do(&s.b, sbit_quant_save_statistics(s.quant, path, &s.b.error), "save");
+    scales_end(&s);
+    for (size_t i = 0; i < 5; i++) {
+        scales_seed = i == 4 ? 9 : 3;
+        scales_begin(&s, "generic", sets[i]);
+        scales_seed = 3;
+        const sbit_status status = sbit_quant_load_statistics(s.quant, path, &s.b.error);
+        CHECK_MSG(status == (says[i] == NULL ? SBIT_OK : SBIT_ERR_STATE), "%d: %s", (int)i,
+                  status == SBIT_OK ? "taken" : s.b.error.message);
+        if (status != SBIT_OK && says[i] != NULL) {
+            CHECK_CONTAINS(s.b.error.message, says[i]);
+        }
+        scales_end(&s);
+    }
+}
+
+/* Counts of kl_histogram are over other bins where a grid is symmetric: told, not misread. */
+TEST(counts_of_the_other_scheme_are_refused)
+{
+    static const char *const kl[][2] = {{"A.OBSERVER.TYPE", "kl_histogram"}, {NULL, NULL}};
+    static float data[IMAGE_COUNT];
+    scales s;
+    sbit_feed feed;
+    sbit_feed_desc desc;
+    sbit_rng rng = sbit_rng_seed(5);
+    for (int i = 0; i < IMAGE_COUNT; i++) {
+        data[i] = sbit_rng_normal(&rng);
+    }
+    const sbit_tensor x = build_tensor(SBIT_F32, "4,3,8,8", data);
+    scales_begin(&s, "generic", kl);
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = &x;
+    desc.input_count = 1;
+    build_do(&s.b, sbit_feed_of_tensors(s.b.ctx, &desc, &feed, &s.b.error), "feed");
+    build_do(&s.b, sbit_quant_calibrate(s.quant, &feed, &s.b.error), "calibrate");
+    CHECK(scales_calc(&s));
+    build_do(&s.b, sbit_quant_set(s.quant, "A.QUANTIZER.BIT", "4", &s.b.error), "bits");
+    CHECK(scales_calc(&s));
+    build_do(&s.b, sbit_quant_set(s.quant, "A.QSCHEME", "per-tensor-symmetric", &s.b.error), "set");
+    CHECK_STATUS(sbit_quant_calc_qparams(s.quant, false, false, false, &s.b.error), SBIT_ERR_STATE,
+                 s.b.error);
+    CHECK_CONTAINS(s.b.error.message, "calibrate again");
+    sbit_feed_close(&feed);
+    scales_end(&s);
 }
 
 /* ---- wishes for single sites */

@@ -98,13 +98,22 @@ static sbit_status sbit__aciq_merge(void *state, const void *other, const sbit_o
     sbit__aciq *head = (sbit__aciq *)state;
     const sbit__aciq *from = (const sbit__aciq *)other;
     const sbit__aciq_part *theirs = (const sbit__aciq_part *)(const void *)(from + 1);
-    if (from->pass != head->pass) {
-        return sbit__fail(error, SBIT_ERR_STATE, call->name, "statistics of different passes");
+    const bool spreads = from->pass > 0 && sbit__aciq_laplace(call); /* about the means so far */
+    bool same = from->pass == head->pass && (!spreads || from->pass == 1);
+    for (int64_t p = 0; p < call->grid->parts.count && spreads; p++) {
+        const sbit__moments *a = &sbit__aciq_parts(state)[p].moments, *b = &theirs[p].moments;
+        same = same && memcmp(a, b, sizeof *a) == 0;
     }
-    head->samples += from->pass == 0 ? from->samples : 0;
+    if (!same) {
+        return sbit__fail(error, SBIT_ERR_STATE, call->name,
+                          "tensor '%s': spreads about different means cannot be joined; calibrate "
+                          "with all data",
+                          call->name);
+    }
+    head->samples += spreads ? 0 : from->samples;
     for (int64_t p = 0; p < call->grid->parts.count; p++) {
         sbit__aciq_part *part = &sbit__aciq_parts(state)[p];
-        if (from->pass == 0) {
+        if (!spreads) {
             sbit__moments_join(&part->moments, &theirs[p].moments);
             part->squares += theirs[p].squares;
         }

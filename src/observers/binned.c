@@ -60,7 +60,7 @@ static int64_t sbit__binned_place(const sbit__bin_map *map, double x)
 SBIT__FN void sbit__binned_observe(void *state, const sbit_observer_call *call,
                                    const sbit_observation *x, sbit__bin_map_fn map_of)
 {
-    const sbit__binned *head = (const sbit__binned *)state;
+    sbit__binned *head = (sbit__binned *)state;
     const int64_t parts = x->parts.count;
     const float *min = sbit__binned_ranges(state), *max = min + parts;
     uint64_t *counts = sbit__binned_counts(state, parts);
@@ -72,6 +72,7 @@ SBIT__FN void sbit__binned_observe(void *state, const sbit_observer_call *call,
         return;
     }
     sbit_runs runs = sbit_runs_of(&x->parts);
+    head->symmetric = call->grid->symmetric ? 1 : 0;
     while (sbit_runs_next(&runs)) {
         const sbit__bin_map map = map_of(call->grid, min[runs.part], max[runs.part], head->bins);
         uint64_t *bins = counts + runs.part * head->bins;
@@ -100,8 +101,13 @@ SBIT__FN sbit_status sbit__binned_merge(void *state, const void *other,
     const sbit__binned *from = (const sbit__binned *)other;
     const sbit__binned_view v = sbit__binned_view_of(other, parts);
     uint64_t *counts = sbit__binned_counts(state, parts);
-    if (from->pass != ((const sbit__binned *)state)->pass) {
-        return sbit__fail(error, SBIT_ERR_STATE, call->name, "statistics of different passes");
+    const float *ranges = sbit__binned_ranges(state);
+    if (from->pass != ((const sbit__binned *)state)->pass ||
+        (from->pass > 0 && memcmp(ranges, v.min, 2 * (size_t)parts * sizeof *ranges) != 0)) {
+        return sbit__fail(error, SBIT_ERR_STATE, call->name,
+                          "tensor '%s': counts over different ranges cannot be joined; calibrate "
+                          "with all data",
+                          call->name);
     }
     if (from->seen && from->pass == 0) {
         sbit__binned_join(state, parts, v.min, v.max);

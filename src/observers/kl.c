@@ -170,6 +170,13 @@ static sbit_status sbit__kl_range(const void *state, const sbit_observer_call *c
     const int64_t steps = (int64_t)call->grid->qmax - call->grid->qmin;
     const sbit__binned_view v = sbit__binned_view_of(state, parts);
     const size_t bytes = sizeof(sbit__kl_sums) + SBIT__KL_BINS * sizeof(uint64_t);
+    const sbit__binned *head = (const sbit__binned *)state;
+    if (head->pass == 2 && (head->symmetric != 0) != call->grid->symmetric) {
+        return sbit__fail(error, SBIT_ERR_STATE, call->name,
+                          "kl_histogram counted tensor '%s' for the other scheme (symmetric, affine); "
+                          "calibrate again",
+                          call->name);
+    }
     sbit__kl_sums *sums = (sbit__kl_sums *)sbit__alloc(a, bytes);
     if (sums == NULL) {
         return sbit__fail_oom(error, bytes);

@@ -79,6 +79,7 @@ typedef struct sbit__binned {
     int32_t seen;
     int32_t pass; /* 0: the range, 1: counting, 2: counted */
     int64_t bins;
+    int64_t symmetric; /* the grid, when it counted: maps may depend on it */
 } sbit__binned;
 
 /* The bin of x: the whole part of x * per_bin + offset, 0 .. last. */

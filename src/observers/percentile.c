@@ -210,8 +210,17 @@ static sbit_status sbit__percentile_merge(void *state, const void *other,
     const sbit__percentile_part *theirs = (const sbit__percentile_part *)(const void *)(from + 1);
     const uint64_t *more = (const uint64_t *)(const void *)(theirs + parts);
     uint64_t *counts = sbit__percentile_counts(state, parts);
-    if (from->pass != ((const sbit__percentile *)state)->pass) {
-        return sbit__fail(error, SBIT_ERR_STATE, call->name, "statistics of different passes");
+    bool same = from->pass == ((const sbit__percentile *)state)->pass;
+    for (int64_t p = 0; p < parts && from->pass > 0; p++) { /* of the last pass nothing is left */
+        const uint32_t *known = sbit__percentile_parts(state)[p].known;
+        same = same && sbit__percentile_shift(parts, from->pass - 1) > 0 &&
+               known[0] == theirs[p].known[0] && known[1] == theirs[p].known[1];
+    }
+    if (!same) {
+        return sbit__fail(error, SBIT_ERR_STATE, call->name,
+                          "tensor '%s': values beyond different limits cannot be joined; calibrate "
+                          "with all data",
+                          call->name);
     }
     for (int64_t p = 0; p < parts; p++) {
         if (theirs[p].seen) {

@@ -148,13 +148,18 @@ SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, co
                                          sbit_error *error);
 
 /* What observers saw, to and from a file of this machine: calibrating once, trying many settings.
- * Loading finds sites by tensor and observer and takes the place of sbit_quant_calibrate. Errors:
- * IO, PARSE; STATE if nothing was observed, or sites of this configuration are not in the file
- * (named). */
+ * Loading finds sites by tensor, observer and its settings and takes the place of
+ * sbit_quant_calibrate. Errors: IO, PARSE; STATE if nothing was observed, the file was made with
+ * other weights, or sites of this configuration are not in it (named). */
 SPARSEBIT_API sbit_status sbit_quant_save_statistics(const sbit_quant *quant, const char *path,
                                                      sbit_error *error);
 SPARSEBIT_API sbit_status sbit_quant_load_statistics(sbit_quant *quant, const char *path,
                                                      sbit_error *error);
+/* Adds a file to what was loaded or calibrated, as if one run had seen both. Errors: as loading;
+ * STATE if an observer cannot (moving_average: the order matters; kl_histogram, percentile, ort_*:
+ * their passes have ended). After an error calibrate or load again. */
+SPARSEBIT_API sbit_status sbit_quant_merge_statistics(sbit_quant *quant, const char *path,
+                                                      sbit_error *error);
 
 /* Scales in the files of other tools: "tensorrt" (calibration table: activations), "aimet" (JSON
  * encodings), "nni" (calibration_config). Errors: STATE before calc_qparams, NOT_FOUND, IO. */

@@ -98,8 +98,9 @@ static const cli_option cli_options[] = {
      "compute what lies between DequantizeLinear and QuantizeLinear in float"},
     {"--eval", NULL, "SPEC", CLI_TEXT, CLI_AT(eval), 0, 0, NULL,
      "measure accuracy before and after on this data"},
-    {"--stats", NULL, "FILE", CLI_TEXT, CLI_AT(stats), 0, 0, NULL,
-     "take what observers saw from a file that --save-stats wrote, instead of --data"},
+    {"--stats", NULL, "FILE", CLI_MANY, CLI_AT(stats), 0, 0, NULL,
+     "take what observers saw from a file that --save-stats wrote, instead of --data; given more than "
+     "once: of all of them together"},
     {"--save-stats", NULL, "FILE", CLI_TEXT, CLI_AT(save_stats), 0, 0, NULL,
      "write what observers saw: other bits and schemes then need no data"},
     {"--encodings", NULL, "FILE", CLI_TEXT, CLI_AT(encodings), 0, 0, NULL,
@@ -466,7 +467,7 @@ static int cli_check_required(const cli_command *command, const cli_args *args)
     for (size_t i = CLI_COUNT_OF(cli_options); i-- > 0 && missing;) { /* -o before --data */
         const cli_option *option = &cli_options[i];
         snprintf(usual, sizeof usual, "?%s", option->name);
-        const bool wanted = cli_listed(command->required, usual) && args->stats == NULL;
+        const bool wanted = cli_listed(command->required, usual) && args->stats.count == 0;
         if (!args->given[i] && (wanted || cli_listed(command->required, option->name))) {
             const size_t at = strlen(names);
             snprintf(names + at, sizeof names - at, "%s%s %s", count++ > 0 ? " and " : "",

@@ -26,7 +26,8 @@ typedef struct cli_args {
     bool json, keep_bn, fix_defaults, shuffle, as_is, profile, force, help, mask_only, explain, sparsity,
         inexact_norm;
     bool flip, rewind, keep_zeros, simulate, strict, missing, auto_exclude, mixed_precision;
-    const char *stats, *save_stats; /* files of what observers saw */
+    cli_list stats;         /* files of what observers saw, to read */
+    const char *save_stats; /* to write */
     const char *encodings, *save_encodings;
     const char *input_names, *output_names;
     cli_list dynamic;

@@ -227,13 +227,17 @@ static sbit_status cli_observe(cli_job *job, const sbit_feed *feed, sbit_error *
 {
     sbit_status status = SBIT_OK;
     sbit_batch batch;
-    if (!job->has_calib) {
-        return job->args->stats != NULL
-                   ? sbit_quant_load_statistics(job->quant, job->args->stats, error)
-                   : sbit_quant_prepare_calibration(job->quant, error);
+    const cli_list *stats = &job->args->stats;
+    if (job->has_calib) {
+        status = sbit_quant_calibrate(job->quant, feed, error);
+    } else if (stats->count == 0) {
+        return sbit_quant_prepare_calibration(job->quant, error);
     }
-    status = sbit_quant_calibrate(job->quant, feed, error);
-    for (int64_t at = 0; status == SBIT_OK && !sbit_quant_needs_data(job->quant) && at < feed->count;
+    for (size_t i = 0; status == SBIT_OK && i < stats->count; i++) {
+        status = i == 0 ? sbit_quant_load_statistics(job->quant, stats->items[i], error)
+                        : sbit_quant_merge_statistics(job->quant, stats->items[i], error);
+    }
+    for (int64_t at = 0; job->has_calib && status == SBIT_OK && !sbit_quant_needs_data(job->quant) && at < feed->count;
          at += batch.samples) { /* for the ranges alone */
         status = sbit_feed_read(feed, at, 0, &batch, error);
     }
@@ -393,12 +397,12 @@ int cli_calibration_open(cli_job *job)
     const cli_args *args = job->args;
     sbit_error error;
     memset(&error, 0, sizeof error);
-    if (args->stats != NULL && args->data != NULL) {
+    if (args->stats.count > 0 && args->data != NULL) {
         return cli_fail_usage(args->command, "--stats FILE takes the place of --data; give one");
     }
-    if (args->save_stats != NULL && args->data == NULL) {
-        return cli_fail_usage(args->command,
-                              "--save-stats is for what --data shows; it is missing");
+    if (args->save_stats != NULL && args->data == NULL && args->stats.count == 0) {
+        return cli_fail_usage(args->command, "--save-stats is for what --data shows, or several "
+                                             "--stats say; they are missing");
     }
     CLI_TRY(args->save_stats != NULL ? cli_check_writable("--save-stats", args->save_stats)
                                      : CLI_OK);
@@ -419,7 +423,7 @@ int cli_calibration_open(cli_job *job)
         cli_note("%s gives the scales of %lld of %lld tensors", args->encodings, (long long)taken,
                  (long long)sbit_quant_site_count(job->quant));
     }
-    if (!job->has_calib && args->stats == NULL && sbit_quant_needs_data(job->quant)) {
+    if (!job->has_calib && args->stats.count == 0 && sbit_quant_needs_data(job->quant)) {
         return cli_fail_usage(args->command,
                               "--data SPEC is missing: the ranges of activations are measured on "
                               "data, for example:\n"
