@@ -137,7 +137,7 @@ static double sbit__latency_at(const sbit__latency_node *node, double work)
 
 /* >>graphs */
 
-/* A simplified copy, typed for one sample. */
+/* A simplified copy, typed for one sample, with weights as a file holds them. */
 static sbit_status sbit__latency_graph(const sbit_sparse *sparse, const sbit_graph *graph,
                                        sbit_graph **out, sbit_error *error)
 {
@@ -149,6 +149,7 @@ static sbit_status sbit__latency_graph(const sbit_sparse *sparse, const sbit_gra
         sbit_graph_set_type(*out, id, &type);
     }
     sbit_status status = sbit_infer(*out, error);
+    status = status == SBIT_OK ? sbit__packed_close(sparse, *out, error) : status;
     status = status == SBIT_OK ? sbit_simplify(*out, NULL, NULL, error) : status;
     if (status != SBIT_OK) {
         sbit_graph_destroy(*out);

@@ -11,7 +11,7 @@
 static const char *const sbit__budget_words[SBIT__BUDGETS] = {
     "of the parameters", "of the multiply-accumulates", "of the bytes", "of the time"};
 
-/* Cost at the size that channels were labelled at. */
+/* Cost at the size that channels were labelled at; weights of the graph become what a file holds. */
 static sbit_status sbit__budget_cost(const sbit_search *search, sbit_graph *graph, double *out,
                                      sbit_error *error)
 {
@@ -25,6 +25,7 @@ static sbit_status sbit__budget_cost(const sbit_search *search, sbit_graph *grap
         const sbit_value_id id = sbit_graph_input(graph, i);
         sbit_graph_set_type(graph, id, sparse->labeler.infer.types[id.idx]);
     }
+    SBIT__TRY(sbit__packed_close(sparse, graph, error));
     SBIT__TRY(sbit_infer(graph, error));
     SBIT__TRY(sbit_graph_cost_of(graph, &cost, error));
     out[SBIT__BUDGET_PARAMS] = (double)cost.params;
