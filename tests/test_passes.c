@@ -681,6 +681,29 @@ TEST(equal_nodes_are_merged_but_weights_and_random_numbers_are_not)
     build_end(&b);
 }
 
+/* ONNX Runtime refuses int8 models where two scales share a zero point. */
+TEST(zero_points_stay_with_their_scales)
+{
+    static const float scales[] = {0.1f, 0.2f};
+    static const int8_t zero = 3;
+    build b;
+    sbit_value_id zeros[2];
+    build_begin(&b, 17);
+    sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,4");
+    for (int i = 0; i < 2; i++) {
+        sbit_value_id in[3];
+        in[1] = build_constant(&b, "s", SBIT_F32, "", &scales[i]);
+        zeros[i] = in[2] = build_constant(&b, "z", SBIT_I8, "", &zero);
+        in[0] = x;
+        in[0] = build_node(&b, "QuantizeLinear", "q", in, 3, NULL, 0);
+        x = build_unary(&b, "Exp", "e", build_node(&b, "DequantizeLinear", "d", in, 3, NULL, 0));
+    }
+    build_output(&b, x);
+    CHECK_OK(sbit_simplify(b.graph, NULL, NULL, &b.error), b.error);
+    CHECK(sbit_graph_value_alive(b.graph, zeros[0]) && sbit_graph_value_alive(b.graph, zeros[1]));
+    build_end(&b);
+}
+
 TEST(two_outputs_keep_their_names_when_they_are_equal)
 {
     build b;

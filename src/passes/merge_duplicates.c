@@ -2,7 +2,7 @@
  *
  * Two nodes are equal if operator, attributes and inputs are. Random numbers, nodes with bodies
  * and quantizers (runtimes want a pair for each user) stay. Of constants only integers, booleans
- * and single numbers are merged: two layers whose weights are equal by chance (biases of zero) must
+ * and single numbers are merged, but slopes and bytes: two layers whose weights are equal by chance (biases of zero) must
  * not be tied together, or training and pruning one would change the other.
  */
 #include "passes_private.h"
@@ -151,11 +151,15 @@ static sbit_status sbit__dup_node(sbit__dup *dup, const sbit_node *node, sbit__t
     return SBIT_OK;
 }
 
-static bool sbit__dup_is_slope(const sbit_graph *graph, sbit_value_id id)
+/* Slopes are trained. Bytes are zero points or weights: ONNX Runtime makes zero points of int8 unsigned, each
+ * once, and refuses a model where two scales share one. */
+static bool sbit__dup_is_own(const sbit_graph *graph, sbit_value_id id)
 {
+    const int32_t dtype = (int32_t)sbit_graph_value(graph, id)->constant.dtype;
     sbit_use use;
-    return sbit_graph_uses(graph, id, &use, 1) != 0 && use.node.idx != 0 &&
-           sbit__is_op(sbit_graph_node(graph, use.node), "PRelu");
+    return (dtype != SBIT_BOOL && sbit_dtype_bits(dtype) <= 8) ||
+           (sbit_graph_uses(graph, id, &use, 1) != 0 && use.node.idx != 0 &&
+            sbit__is_op(sbit_graph_node(graph, use.node), "PRelu"));
 }
 
 static sbit_status sbit__dup_constant(sbit__dup *dup, sbit_value_id id, sbit__text *text,
@@ -169,8 +173,7 @@ static sbit_status sbit__dup_constant(sbit__dup *dup, sbit_value_id id, sbit__te
         tensor->dtype == SBIT_STRING || tensor->rank < 0 || sbit_tensor_count(tensor) > 1024) {
         return SBIT_OK;
     }
-    if ((SBIT_T(tensor->dtype) & (SBIT_T_FLOATS)) != 0 &&
-        (sbit_tensor_count(tensor) != 1 || sbit__dup_is_slope(graph, id))) {
+    if (((SBIT_T(tensor->dtype) & (SBIT_T_FLOATS)) != 0 && sbit_tensor_count(tensor) != 1) || sbit__dup_is_own(graph, id)) {
         return SBIT_OK;
     }
     sbit__text_printf(text, "c");

@@ -153,6 +153,22 @@ def repairs(net, criterion):
     return (top1["both"] - top1["batch_norm"]) / max(top1["float"] - top1["batch_norm"], 1e-6)
 
 
+def check_quantized():
+    """Files that are quantized already: Q/DQ and operators on integers, residual and depthwise."""
+    train = os.path.join(SHARED, "data", "cifar10", "train-20k.bin")
+    for net, form in (("resnet20", "qdq"), ("resnet20", "qoperator"), ("mobilenetv2", "qdq")):
+        model, path = os.path.join(SHARED, "models", "cifar10", net + ".onnx"), os.path.join(TMP, "%s-%s.onnx" % (net, form))
+        if not os.path.exists(train) or not os.path.exists(model):
+            skip("no shared data")
+            continue
+        tool_json("quantize", model, "--data", "cifar10:" + train, "--limit", 32, "--set", "EXPORT.FORMAT=" + form, "-o", path,
+                  *CIFAR_FLAGS)
+        one(path, "0.5", "true")
+        left = tool_json("prune", path, "--bytes", "0.6x", "-o", os.path.join(TMP, "small.onnx"), "--force")
+        share = left["after"]["bytes"] / left["before"]["bytes"]
+        check(0.5 < share <= 0.605, "%s as %s, --bytes 0.6x: %.3f are left" % (net, form, share))
+
+
 def check_repairs():
     for net in ("vggsmall", "shufflenetv2", "resnet18w32"):
         for criterion in CRITERIA:
@@ -172,6 +188,7 @@ def main():
                     one(path, ratio, bias)
                 except Exception as error:  # a failure is one line, the others are still looked at
                     check(False, "%s ratio %s: %s" % (path, ratio, str(error)[:300]))
+    check_quantized()
     check_random()
     if ALL:
         check_repairs()

@@ -103,22 +103,27 @@ static int cli_prune_configure(cli_pruning *p)
                                 : CLI_OK;
 }
 
-/* "0.5x": a share; else a size, "1MB", "300k", that is turned into one. */
+/* "0.5x": a share; of what has a size: of the file. A size, "1MB", "300k", is turned into a share of the weights. */
 static int cli_prune_share(const cli_pruning *p, const char *flag, const char *text, bool is_size,
                            double *share)
 {
     char *end = NULL;
     const double number = strtod(text, &end);
-    double bytes = 0.0;
-    if (end != text && number > 0.0 && strcmp(end, "x") == 0) {
+    double bytes = 0.0, unit = 1.0;
+    if (strcmp(end, "x") == 0 && !is_size && number > 0.0) {
         *share = number;
         return CLI_OK;
     }
-    const double unit = strchr("kK", *end) != NULL && *end != '\0'   ? 1e3
-                        : strchr("mM", *end) != NULL && *end != '\0' ? 1e6
-                                                                     : 1.0;
-    end += unit > 1.0 ? 1 : 0;
-    end += *end == 'B' || *end == 'b' ? 1 : 0;
+    if (strcmp(end, "x") == 0) {
+        unit = (double)p->model.file_bytes;
+        end++;
+    } else {
+        unit = strchr("kK", *end) != NULL && *end != '\0'   ? 1e3
+               : strchr("mM", *end) != NULL && *end != '\0' ? 1e6
+                                                            : 1.0;
+        end += unit > 1.0 ? 1 : 0;
+        end += *end == 'B' || *end == 'b' ? 1 : 0;
+    }
     if (!is_size || *end != '\0' || !(number > 0.0)) {
         return cli_fail_usage(p->args->command, "%s '%s': a share such as 0.5x%s is wanted", flag,
                               text, is_size ? ", or a size such as 1MB," : "");
