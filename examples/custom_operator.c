@@ -3,8 +3,9 @@
  *     cc -O2 -I.. custom_operator.c ../tools/sparsebit_impl.c -lm -lpthread && ./a.out
  *
  * Models exported with operators of one's own name a domain of their own: here Softclip of
- * com.example, y = x / (1 + |x| / limit). One const row makes the library load, check, run, save
- * and quantize around it: infer says the output's type, run computes it.
+ * com.example, y = x / (1 + |x| / limit). One const row makes the library load, check, run, save,
+ * quantize around it and prune through it: infer says the output's type, run computes it, channel
+ * says that a channel that goes in comes out where it was.
  */
 #include "sparsebit.h"
 
@@ -42,6 +43,8 @@ static sbit_status softclip_run(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
+static const sbit_op_channel softclip_channel = {.kind = SBIT_CHANNEL_ELEMENTWISE, .inputs = 1};
+
 static const sbit_op_row softclip = {
     .domain = "com.example",
     .op_type = "Softclip",
@@ -50,6 +53,7 @@ static const sbit_op_row softclip = {
     .flags = SBIT_OP_IN_PLACE,
     .infer = softclip_infer,
     .run = softclip_run,
+    .channel = &softclip_channel,
 };
 
 /* ---- a model with it: y = Softclip(Add(x, x), limit 4) */
@@ -108,6 +112,45 @@ static int run_model(sbit_session *session, sbit_error *error)
     return wrong != 0;
 }
 
+/* ---- pruned: y = second * Softclip(first * x), of whose 4 channels the 2 smaller go */
+
+static int prune_model(sbit_ctx *ctx, sbit_error *error)
+{
+    static const char yaml[] = "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5}\n";
+    float first[8] = {5, 1, 2, 6, 5, 1, 2, 6}, second[4] = {1, -1, 1, -1};
+    const sbit_tensor weights[2] = {{.dtype = SBIT_F32, .rank = 2, .dims = {2, 4}, .data = first},
+                                    {.dtype = SBIT_F32, .rank = 2, .dims = {4, 1}, .data = second}};
+    sbit_type type = {.dtype = SBIT_F32, .rank = 2, .dims = {{.value = 3}, {.value = 2}}};
+    sbit_graph *graph = NULL, *small = NULL;
+    sbit_sconfig *config = NULL;
+    sbit_value_id x, w[2], a, h, y;
+    int failed = sbit_graph_create(ctx, 17, &graph, error) || sbit_graph_set_opset(graph, "com.example", 1, error) ||
+                 sbit_graph_add_value(graph, "x", &type, &x, error) || sbit_graph_set_input(graph, x, true, error) ||
+                 sbit_graph_add_constant(graph, "first", &weights[0], &w[0], error) ||
+                 sbit_graph_add_constant(graph, "second", &weights[1], &w[1], error);
+    type.dims[1].value = 4;
+    failed = failed || sbit_graph_add_value(graph, "a", &type, &a, error) || sbit_graph_add_value(graph, "h", &type, &h, error);
+    type.dims[1].value = 1;
+    failed = failed || sbit_graph_add_value(graph, "y", &type, &y, error);
+    if (!failed) {
+        const sbit_value_id in[2] = {x, w[0]}, behind[2] = {h, w[1]};
+        failed = add_node(graph, NULL, "MatMul", in, 2, a, NULL, error) ||
+                 add_node(graph, "com.example", "Softclip", &a, 1, h, NULL, error) ||
+                 add_node(graph, NULL, "MatMul", behind, 2, y, NULL, error) || sbit_graph_add_output(graph, y, error) ||
+                 sbit_sconfig_read(ctx, yaml, sizeof yaml - 1, &config, error) ||
+                 sbit_prune(graph, config, NULL, &small, error);
+    }
+    if (!failed) {
+        const sbit_tensor *left = &sbit_graph_value(small, sbit_graph_find_value(small, "first"))->constant;
+        printf("pruned: %d of 4 channels are left\n", (int)left->dims[1]);
+        failed = left->dims[1] != 2;
+    }
+    sbit_graph_destroy(small);
+    sbit_sconfig_destroy(config);
+    sbit_graph_destroy(graph);
+    return failed;
+}
+
 int main(void)
 {
     sbit_ctx *ctx = NULL;
@@ -117,7 +160,8 @@ int main(void)
     const int failed =
         sbit_ctx_create(NULL, &ctx, &error) || sbit_operator_register(ctx, &softclip, &error) ||
         sbit_graph_create(ctx, 17, &graph, &error) || make_model(graph, &error) ||
-        sbit_session_create(graph, NULL, &session, &error) || run_model(session, &error);
+        sbit_session_create(graph, NULL, &session, &error) || run_model(session, &error) ||
+        prune_model(ctx, &error);
     if (failed) {
         fprintf(stderr, "%s\n", error.message);
     }

@@ -1,11 +1,14 @@
 /* test_prune_packed.c: models that are quantized already are pruned: the smaller file computes what
  * the masked one does (the library compares them), integers and scales of what stays are the same.
+ * And what a removed channel leaves behind activations and operators of users.
  */
 #include "../sparsebit.h"
 #include "test.h"
 
 #include "build_graph.h"
 #include "model_text.h"
+
+#include <math.h> /* exp, erf ... */
 
 static sbit_graph *quantized(build *b, const sbit_graph *graph, const char *const (*set)[2], const sbit_feed *feed)
 {
@@ -285,4 +288,210 @@ TEST(budgets_count_what_the_file_holds)
     sbit_graph_destroy(graph);
     free(bytes.data);
     sbit_ctx_destroy(ctx);
+}
+
+/* ---- biases that stay: what every activation of torch's pruner makes of a removed channel goes into the layer
+ * behind, as the ONNX nodes that torch writes for it */
+
+static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+static double clip(double x, double least, double most) { return x < least ? least : x > most ? most : x; }
+static double softplus(double x) { return log1p(exp(x)); }
+
+static double f_relu(double x) { return x > 0 ? x : 0; }
+static double f_rrelu(double x) { return x > 0 ? x : 0.22916666 * x; } /* evaluated: between 1/8 and 1/3 */
+static double f_hardtanh(double x) { return clip(x, -1, 1); }
+static double f_relu6(double x) { return clip(x, 0, 6); }
+static double f_hardsigmoid(double x) { return clip(x / 6 + 0.5, 0, 1); }
+static double f_silu(double x) { return x * sigmoid(x); }
+static double f_mish(double x) { return x * tanh(softplus(x)); }
+static double f_hardswish(double x) { return x * clip(x + 3, 0, 6) / 6; }
+static double f_elu(double x) { return x > 0 ? x : expm1(x); }
+static double f_celu(double x) { return x > 0 ? x : 1.5 * expm1(x / 1.5); }
+static double f_selu(double x) { return 1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * expm1(x)); }
+static double f_hardshrink(double x) { return fabs(x) > 0.5 ? x : 0; }
+static double f_softshrink(double x) { return x > 0.5 ? x - 0.5 : x < -0.5 ? x + 0.5 : 0; }
+static double f_leaky(double x) { return x > 0 ? x : 0.01 * x; }
+static double f_logsigmoid(double x) { return -softplus(-x); }
+static double f_prelu(double x) { return x > 0 ? x : 0.25 * x; }
+static double f_softsign(double x) { return x / (1 + fabs(x)); }
+static double f_tanhshrink(double x) { return x - tanh(x); }
+static double f_gelu(double x) { return 0.5 * x * (1 + erf(x / sqrt(2.0))); }
+static double f_gelu_tanh(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
+
+/* a -> h. Where torch has written it in two ways, both. */
+static const struct {
+    const char *name;
+    double (*f)(double x);
+    const char *nodes;
+} activations[] = {
+    {"relu", f_relu, "Relu a -> h\n"},
+    {"rrelu", f_rrelu, "LeakyRelu a -> h alpha=0.22916667\n"},
+    {"hardtanh", f_hardtanh, "c lo f32 = -1\nc hi f32 = 1\nClip a,lo,hi -> h\n"},
+    {"relu6", f_relu6, "c lo f32 = 0\nc hi f32 = 6\nClip a,lo,hi -> h\n"},
+    {"sigmoid", sigmoid, "Sigmoid a -> h\n"},
+    {"hardsigmoid", f_hardsigmoid, "HardSigmoid a -> h alpha=0.16666667 beta=0.5\n"},
+    {"tanh", tanh, "Tanh a -> h\n"},
+    {"silu", f_silu, "Sigmoid a -> s\nMul a,s -> h\n"},
+    {"mish", f_mish, "Softplus a -> s\nTanh s -> t\nMul a,t -> h\n"},
+    {"mish", f_mish, "Mish a -> h\n"},
+    {"hardswish", f_hardswish, "HardSwish a -> h\n"},
+    {"hardswish", f_hardswish, "c three f32 = 3\nc lo f32 = 0\nc hi f32 = 6\nAdd a,three -> s\nClip s,lo,hi -> t\nMul a,t -> u\nDiv u,hi -> h\n"},
+    {"elu", f_elu, "Elu a -> h\n"},
+    {"celu", f_celu, "Celu a -> h alpha=1.5\n"},
+    {"selu", f_selu, "Selu a -> h\n"},
+    {"hardshrink", f_hardshrink, "Shrink a -> h lambd=0.5 bias=0.0\n"},
+    {"hardshrink", f_hardshrink,
+     "c most f32 = 0.5\nc least f32 = -0.5\nc zero f32 = 0\nGreater a,most -> g\nLess a,least -> l\nOr g,l -> o\nWhere o,a,zero -> h\n"},
+    {"softshrink", f_softshrink, "Shrink a -> h lambd=0.5 bias=0.5\n"},
+    {"leaky_relu", f_leaky, "LeakyRelu a -> h alpha=0.01\n"},
+    {"logsigmoid", f_logsigmoid, "Sigmoid a -> s\nLog s -> h\n"},
+    {"softplus", softplus, "Softplus a -> h\n"},
+    {"prelu", f_prelu, "c slope f32 1 = 0.25\nPRelu a,slope -> h\n"},
+    {"prelu", f_prelu, "c slope f32 8 = 0.25\nPRelu a,slope -> h\n"},
+    {"softsign", f_softsign, "c one f32 = 1\nAbs a -> s\nAdd s,one -> t\nDiv a,t -> h\n"},
+    {"softsign", f_softsign, "Softsign a -> h\n"},
+    {"tanhshrink", f_tanhshrink, "Tanh a -> t\nSub a,t -> h\n"},
+    {"gelu", f_gelu, "c two f32 = 1.4142135\nc one f32 = 1\nc half f32 = 0.5\nDiv a,two -> s\nErf s -> t\nAdd t,one -> u\nMul a,u -> v\nMul v,half -> h\n"},
+    {"gelu", f_gelu, "Gelu a -> h\n"},
+    {"gelu", f_gelu_tanh, "Gelu a -> h approximate=tanh\n"},
+};
+
+/* Rows 0, 2, 5 and 7 have no weights, and go; these are their biases. */
+static const double removed[] = {-4.25, -0.375, 0.75, 7.5};
+static const int removed_at[] = {0, 2, 5, 7};
+#define MODEL \
+    "opset 20\nin x f32 2,3\nc b f32 8 = -4.25 1 -0.375 2 -1 0.75 0.5 7.5\nc w f32 8,3 = 0 0 0 1 -2 3 0 0 0 2 1 -1 -3 1 2 0 0 0 1 4 -1 0 0 0\n" \
+    "c w2 f32 2,8 = 1 2 -3 4 5 -0.5 7 2 0.25 1 1 1 1 3 1 -1\nGemm x,w,b -> a fc1 transB=1\n%sGemm h,w2 -> y fc2 transB=1\nout y f32 2,2\n"
+
+TEST(what_activations_make_of_biases_is_folded)
+{
+    static const float w2[2][8] = {{1, 2, -3, 4, 5, -0.5f, 7, 2}, {0.25f, 1, 1, 1, 1, 3, 1, -1}};
+    static const char half[] = "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, PRUNE_BIAS: false}\n";
+    for (size_t i = 0; i < sizeof activations / sizeof activations[0]; i++) {
+        sbit_ctx *ctx = test_ctx();
+        sbit_error error;
+        model_bytes bytes;
+        sbit_graph *out = NULL;
+        sbit_sconfig *config = NULL;
+        char text[1200];
+        snprintf(text, sizeof text, MODEL, activations[i].nodes);
+        sbit_graph *graph = model_graph(ctx, text, &bytes, &error);
+        if (CHECK(graph != NULL) && CHECK_OK(sbit_sconfig_read(ctx, half, strlen(half), &config, &error), error) &&
+            CHECK_OK(sbit_prune(graph, config, NULL, &out, &error), error)) {
+            const sbit_value_id w = sbit_graph_find_value(out, "w"), folded = sbit_graph_find_value(out, "folded");
+            CHECK_MSG(w.idx != 0 && sbit_graph_value(out, w)->constant.dims[0] == 4 && folded.idx != 0, "%s: not 4 of 8 channels are left",
+                      activations[i].name);
+            for (int o = 0; o < 2 && folded.idx != 0; o++) {
+                double wanted = 0.0, size = 0.0;
+                for (int k = 0; k < 4; k++) {
+                    const double term = (double)w2[o][removed_at[k]] * activations[i].f(removed[k]);
+                    wanted += term;
+                    size += fabs(term);
+                }
+                const double got = (double)((const float *)sbit_graph_value(out, folded)->constant.data)[o];
+                CHECK_MSG(fabs(got - wanted) <= 1e-6 * size, "%s: %.9g goes into output %d, not %.9g", activations[i].name, got, o,
+                          wanted);
+            }
+        }
+        sbit_graph_destroy(out);
+        sbit_sconfig_destroy(config);
+        sbit_graph_destroy(graph);
+        free(bytes.data);
+        sbit_ctx_destroy(ctx);
+    }
+}
+
+/* ---- operators of users */
+
+static sbit_status same_infer(const sbit_op_call *call, sbit_error *error)
+{
+    (void)error;
+    if (call->out_type[0] != NULL) {
+        *call->out_type[0] = *call->in_type[0];
+    }
+    return SBIT_OK;
+}
+
+static sbit_status double_run(const sbit_op_call *call, sbit_error *error)
+{
+    (void)error;
+    for (int64_t i = 0; i < sbit_tensor_count(call->in[0]); i++) {
+        ((float *)call->out[0]->data)[i] = 2.0f * ((const float *)call->in[0]->data)[i];
+    }
+    return SBIT_OK;
+}
+
+/* Channels go through but the first of them. */
+static sbit_status all_but_the_first(const sbit_channel_call *call, sbit_error *error)
+{
+    const int32_t *labels = NULL;
+    const sbit_status status = call->labels(call, 0, 1, 1, SBIT_ROLE_PARAM, &labels, error);
+    if (status != SBIT_OK) {
+        return status;
+    }
+    call->fix(call, labels[0], "is the first");
+    return call->produce(call, 0, 1, labels, error);
+}
+
+/* A rule of a user's operator counts, and one of his in place of a built-in row's too. */
+TEST(users_rules_say_how_channels_go)
+{
+    static const sbit_op_channel through = {SBIT_CHANNEL_ELEMENTWISE, 1, 0, 0, 0, NULL};
+    static const sbit_op_channel some = {SBIT_CHANNEL_OWN, 1, 0, 0, 0, all_but_the_first};
+    static const struct {
+        const char *domain, *op;
+        const sbit_op_channel *channel;
+        int64_t kept; /* of 8; half have no weights, the first is one of them */
+        bool first;   /* it stays */
+        const char *reason;
+    } cases[] = {
+        {"", "Relu", &through, 4, false, ""},
+        {"com.example", "Double", &through, 4, false, ""},
+        {"com.example", "Double", NULL, 8, true, "has no rule for channels"},
+        {"com.example", "Double", &some, 4, true, "is the first"},
+        {"", "Softsign", NULL, 8, true, "has no rule for channels"},
+        {"", "Softsign", &some, 4, true, "is the first"},
+    };
+    static const char half[] = "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5}\n";
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sbit_ctx *ctx = test_ctx();
+        sbit_error error;
+        model_bytes bytes;
+        sbit_graph *out = NULL;
+        sbit_sconfig *config = NULL;
+        sbit_sparse *sparse = NULL;
+        sbit_sparse_group group;
+        sbit_op_row row;
+        char text[1200], node[60];
+        memset(&row, 0, sizeof row);
+        memset(&group, 0, sizeof group);
+        row.domain = cases[i].domain;
+        row.op_type = cases[i].op;
+        row.since_version = 1;
+        row.types = SBIT_T(SBIT_F32);
+        row.infer = same_infer;
+        row.run = double_run;
+        row.channel = cases[i].channel;
+        CHECK_OK(sbit_operator_register(ctx, &row, &error), error);
+        snprintf(node, sizeof node, "%s%s%s a -> h\n", row.domain, row.domain[0] != '\0' ? ":" : "", row.op_type);
+        snprintf(text, sizeof text, "%s" MODEL, row.domain[0] != '\0' ? "opset 1 com.example\n" : "", node);
+        sbit_graph *graph = model_graph(ctx, text, &bytes, &error);
+        if (CHECK(graph != NULL) && CHECK_OK(sbit_sconfig_read(ctx, half, strlen(half), &config, &error), error) &&
+            CHECK_OK(sbit_sparse_create(graph, config, &sparse, &error), error) &&
+            CHECK_OK(sbit_sparse_select(sparse, NULL, &error), error) &&
+            CHECK_OK(sbit_sparse_shrink(sparse, NULL, &out, &error), error) &&
+            CHECK_OK(sbit_sparse_group_at(sparse, 0, &group), error)) {
+            CHECK_MSG(group.kept == cases[i].kept, "%s, case %d: %d are kept", cases[i].op, (int)i, (int)group.kept);
+            CHECK_CONTAINS(group.reason, cases[i].reason);
+            const sbit_tensor *w = &sbit_graph_value(out, sbit_graph_find_value(out, "w"))->constant;
+            CHECK_EQ_I64(w->dims[0], cases[i].kept);
+            CHECK((((const float *)w->data)[0] == 0.0f) == cases[i].first);
+        }
+        sbit_graph_destroy(out);
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        sbit_graph_destroy(graph);
+        free(bytes.data);
+        sbit_ctx_destroy(ctx);
+    }
 }

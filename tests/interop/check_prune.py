@@ -81,7 +81,11 @@ def one(path, ratio, bias):
                    "of the file")
 
 
-def random_graph(seed, kind, ratio, bias):
+# by weights alone, and by what the first input makes of them
+RANDOM_CRITERIA = ("l1norm", "l2norm", "fpgm", "slim", "random", "l0norm", "apoz", "mean_activation", "hrank")
+
+
+def random_graph(seed, kind, ratio, bias, criterion):
     """'' if the pruned file computes what the masked file does; None: cannot be judged."""
     model, fed = _graphs.graph(seed, kind)
     path, small, masked = (os.path.join(TMP, n + ".onnx") for n in ("random", "small", "masked"))
@@ -91,6 +95,14 @@ def random_graph(seed, kind, ratio, bias):
     except Exception:  # not valid after all, or not built into ONNX Runtime
         return None
     flags = ["--ratio", ratio, "--set", "SPARSER.PRUNE_BIAS=" + bias, "--threads", 1]
+    if criterion in RANDOM_CRITERIA[6:]:
+        x = list(fed.values())[0]
+        if len(fed) == 1 and x.ndim == 4 and x.dtype == numpy.float32:
+            numpy.save(os.path.join(TMP, "x.npy"), x)
+            flags += ["--data", "npy:" + os.path.join(TMP, "x.npy")]
+        else:
+            criterion = "random"
+    flags += ["--set", "SPARSER.STRATEGY=" + criterion]
     for out, more in ((small, []), (masked, ["--mask-only"])):
         code, _, err = tool("prune", path, *flags, *more, "-o", out)
         if code != 0:
@@ -123,11 +135,12 @@ def check_random():
     tried = [(seed, k) for seed in range(first, first + count) for k in (range(3) if ALL else [seed % 3])]
     for seed, k in tried:
         kind, bias = "cnn" if seed % 2 else "any", "true" if (seed // 2 + k) % 2 else "false"
-        problem = random_graph(seed, kind, ratios[k], bias)
+        criterion = RANDOM_CRITERIA[(seed // 2 + k) % len(RANDOM_CRITERIA)]
+        problem = random_graph(seed, kind, ratios[k], bias, criterion)
         agree += problem == ""
         unknown += problem is None
         if problem:
-            check(False, "seed %d (%s, %s, %s): %s" % (seed, kind, ratios[k], bias, problem))
+            check(False, "seed %d (%s, %s, %s, %s): %s" % (seed, kind, ratios[k], bias, criterion, problem))
     check(unknown <= 1 + len(tried) // 50,
           "random graphs: %d agree, %d could not be judged, of %d" % (agree, unknown, len(tried)))
 
