@@ -5,7 +5,8 @@
  * 0, 1), Adam on v alone minimizes
  *     mean over positions of |(w_q - w) x|^2  +  REGULARIZER sum(1 - |2 h - 1|^beta)
  * h begins as the fraction of w/s; the second term is left away in the first WARM_UP of the
- * iterations, then beta falls from 20 to 2. In the end v >= 0 rounds up.
+ * iterations, then beta falls from 20 to 2. In the end v >= 0 rounds up; it ends early once all h
+ * are 0 or 1.
  *
  * No activation lies inside a layer, so the first term is a quadratic form of G = sum of x x^T: the
  * data is read once, and each iteration takes all of it. asym: x is what the model quantized so far
@@ -39,15 +40,25 @@ typedef struct sbit__adaround {
     float *zero;      /* zero point of each row */
     float *v, *m, *u; /* rounding variables, Adam's moments */
     float *q;         /* soft weights */
+    float *sigmoid;   /* of v */
+    float *pull;      /* |2 h - 1|^(beta - 1) */
     float *target, *error;
+    bool *moves;  /* [rows]: some weight lies between two integers */
+    int64_t step; /* of Adam, from 1 */
+    float beta;   /* 0: no regularizer yet */
     void *scratch;
     size_t bytes;
 } sbit__adaround;
 
+static float sbit__adaround_clip(float sigmoid)
+{
+    const float h = 1.2f * sigmoid - 0.1f;
+    return h < 0.0f ? 0.0f : h > 1.0f ? 1.0f : h;
+}
+
 SBIT__FN float sbit__adaround_h(float v)
 {
-    const float h = 1.2f / (1.0f + expf(-v)) - 0.1f;
-    return h < 0.0f ? 0.0f : h > 1.0f ? 1.0f : h;
+    return sbit__adaround_clip(1.0f / (1.0f + expf(-v)));
 }
 
 SBIT__FN float sbit__adaround_slope(float v)
@@ -87,41 +98,74 @@ static void sbit__adaround_start(sbit__adaround *t, int64_t g)
     }
 }
 
-/* w_q from v; values beyond the grid's ends stay there. */
-static void sbit__adaround_soft(sbit__adaround *t)
+/* w_q of a row from v; values beyond the grid's ends stay there. */
+static void sbit__adaround_soft_task(void *task, int64_t r, int32_t worker)
 {
+    const sbit__adaround *t = (const sbit__adaround *)task;
     const sbit_grid *grid = &t->site->settings.grid;
-    for (int64_t r = 0; r < t->layer.rows; r++) {
-        const float least = (float)grid->qmin - t->zero[r], most = (float)grid->qmax - t->zero[r];
-        for (int64_t i = r * t->layer.depth; i < (r + 1) * t->layer.depth; i++) {
-            const float q = t->low[i] + sbit__adaround_h(t->v[i]);
-            t->q[i] = t->scale[r] * (q < least ? least : q > most ? most : q);
-        }
+    const int64_t first = r * t->layer.depth, depth = t->layer.depth;
+    const float least = (float)grid->qmin - t->zero[r], most = (float)grid->qmax - t->zero[r];
+    (void)worker;
+    sbit__kernels(t->quant->ctx)
+        ->f32_unary(SBIT__UNARY_SIGMOID, depth, t->v + first, t->sigmoid + first);
+    t->moves[r] = false;
+    for (int64_t i = first; i < first + depth; i++) {
+        const float h = sbit__adaround_clip(t->sigmoid[i]), q = t->low[i] + h;
+        t->moves[r] = t->moves[r] || (h > 0.0f && h < 1.0f);
+        t->q[i] = t->scale[r] * (q < least ? least : q > most ? most : q);
     }
 }
 
-/* One step of Adam along the gradient. beta 0: no regularizer yet. */
-static void sbit__adaround_adam(sbit__adaround *t, int64_t step, float beta)
+/* |2 h - 1|^(beta - 1) of a row, h not yet clipped. */
+static void sbit__adaround_pulls(const sbit__adaround *t, int64_t first)
 {
+    const sbit_kernels *kernels = sbit__kernels(t->quant->ctx);
+    const int64_t depth = t->layer.depth;
+    float *pull = t->pull + first;
+    kernels->f32_scale_add(depth, t->sigmoid + first, 2.4f, -1.2f, pull);
+    kernels->f32_unary(SBIT__UNARY_ABS, depth, pull, pull);
+    kernels->f32_unary(SBIT__UNARY_LOG, depth, pull, pull);
+    kernels->f32_scale_add(depth, pull, t->beta - 1.0f, 0.0f, pull);
+    kernels->f32_unary(SBIT__UNARY_EXP, depth, pull, pull);
+}
+
+/* One step of Adam along a row's gradient. */
+static void sbit__adaround_adam_task(void *task, int64_t r, int32_t worker)
+{
+    const sbit__adaround *t = (const sbit__adaround *)task;
     const sbit_grid *grid = &t->site->settings.grid;
-    const float first = 1.0f - powf(0.9f, (float)step), second = 1.0f - powf(0.999f, (float)step);
-    const float share = (float)(2.0 / t->gram.count);
+    const float step = (float)t->step, share = (float)(2.0 / t->gram.count);
+    const float first = 1.0f - powf(0.9f, step), second = 1.0f - powf(0.999f, step);
+    const float least = (float)grid->qmin - t->zero[r], most = (float)grid->qmax - t->zero[r];
+    const int64_t begin = r * t->layer.depth;
+    (void)worker;
+    if (t->beta > 0.0f) {
+        sbit__adaround_pulls(t, begin);
+    }
+    for (int64_t i = begin; i < begin + t->layer.depth; i++) {
+        const float sigmoid = t->sigmoid[i], h = sbit__adaround_clip(sigmoid), q = t->low[i] + h;
+        const float slope = h > 0.0f && h < 1.0f ? 1.2f * sigmoid * (1.0f - sigmoid) : 0.0f;
+        float gradient = q >= least && q <= most
+                             ? share * (t->error[i] - t->target[i]) * t->scale[r] * slope
+                             : 0.0f;
+        if (t->beta > 0.0f) {
+            const float pull = t->regularizer * 2.0f * t->beta * t->pull[i] * slope;
+            gradient += sigmoid < 0.5f ? pull : -pull;
+        }
+        t->m[i] = 0.9f * t->m[i] + 0.1f * gradient;
+        t->u[i] = 0.999f * t->u[i] + 0.001f * gradient * gradient;
+        t->v[i] -= t->rate * (t->m[i] / first) / (sqrtf(t->u[i] / second) + 1e-8f);
+    }
+}
+
+static bool sbit__adaround_moves(const sbit__adaround *t)
+{
     for (int64_t r = 0; r < t->layer.rows; r++) {
-        const float least = (float)grid->qmin - t->zero[r], most = (float)grid->qmax - t->zero[r];
-        for (int64_t i = r * t->layer.depth; i < (r + 1) * t->layer.depth; i++) {
-            const float q = t->low[i] + sbit__adaround_h(t->v[i]);
-            float gradient = q >= least && q <= most
-                                 ? share * (t->error[i] - t->target[i]) * t->scale[r] *
-                                       sbit__adaround_slope(t->v[i])
-                                 : 0.0f;
-            if (beta > 0.0f) {
-                gradient -= t->regularizer * sbit__adaround_pull(t->v[i], beta);
-            }
-            t->m[i] = 0.9f * t->m[i] + 0.1f * gradient;
-            t->u[i] = 0.999f * t->u[i] + 0.001f * gradient * gradient;
-            t->v[i] -= t->rate * (t->m[i] / first) / (sqrtf(t->u[i] / second) + 1e-8f);
+        if (t->moves[r]) {
+            return true;
         }
     }
+    return false;
 }
 
 static void sbit__adaround_group(sbit__adaround *t, int64_t g, float *out)
@@ -137,9 +181,14 @@ static void sbit__adaround_group(sbit__adaround *t, int64_t g, float *out)
                         t->gram.cross ? t->gram.mixed + g * square : sums, t->target, t->scratch);
     for (int64_t i = 0; i < t->iterations; i++) {
         const float after = (float)(i - warm) / (float)(t->iterations - warm);
-        sbit__adaround_soft(t);
+        t->step = i + 1;
+        t->beta = i < warm ? 0.0f : 20.0f - 18.0f * after;
+        sbit_ctx_parallel(t->quant->ctx, layer->rows, sbit__adaround_soft_task, t);
+        if (!sbit__adaround_moves(t)) {
+            break; /* all are integers, where both slopes are 0 */
+        }
         sbit__layer_product(t->quant->ctx, layer, t->q, sums, t->error, t->scratch);
-        sbit__adaround_adam(t, i + 1, i < warm ? 0.0f : 20.0f - 18.0f * after);
+        sbit_ctx_parallel(t->quant->ctx, layer->rows, sbit__adaround_adam_task, t);
     }
     for (int64_t r = 0; r < layer->rows; r++) {
         for (int64_t k = 0; k < layer->depth; k++) {
@@ -156,8 +205,8 @@ static sbit_status sbit__adaround_room(sbit__adaround *t, float **out, sbit_erro
     const sbit_allocator *a = sbit_ctx_allocator(t->quant->ctx);
     const int64_t one = t->layer.rows * t->layer.depth, all = one * t->layer.groups;
     const size_t scratch = sbit__layer_product_bytes(t->quant->ctx, &t->layer);
-    const size_t floats = (size_t)(7 * one + 2 * t->layer.rows + all);
-    t->bytes = floats * sizeof(float) + scratch;
+    const size_t floats = (size_t)(9 * one + 2 * t->layer.rows + all);
+    t->bytes = floats * sizeof(float) + scratch + (size_t)t->layer.rows * sizeof(bool);
     float *room = (float *)sbit__alloc(a, t->bytes);
     if (room == NULL) {
         return sbit__fail_oom(error, t->bytes);
@@ -167,12 +216,15 @@ static sbit_status sbit__adaround_room(sbit__adaround *t, float **out, sbit_erro
     t->m = t->v + one;
     t->u = t->m + one;
     t->q = t->u + one;
-    t->target = t->q + one;
+    t->sigmoid = t->q + one;
+    t->pull = t->sigmoid + one;
+    t->target = t->pull + one;
     t->error = t->target + one;
     t->scale = t->error + one;
     t->zero = t->scale + t->layer.rows;
     *out = t->zero + t->layer.rows;
     t->scratch = (void *)(((uintptr_t)(*out + all) + 63u) & ~(uintptr_t)63u);
+    t->moves = (bool *)room + t->bytes - (size_t)t->layer.rows * sizeof(bool);
     return SBIT_OK;
 }
 
