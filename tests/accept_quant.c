@@ -147,7 +147,7 @@ typedef struct accept_case {
 /* The recipe of 4 bit weights, the same for all networks. */
 #define ACCEPT_W4(bits)                                                                            \
     "PLACEMENT: sparsebit\nSCHEDULE: {FUSE_BN: true, ASYM: true}\n"                                \
-    "STEPS: [gptq, bias_correction]\nSTEP: {GPTQ: {SCALES: 10, BIAS: true}}\n"                            \
+    "STEPS: [gptq]\nSTEP: {GPTQ: {SCALES: 10, BIAS: true}}\n"                                     \
     "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: " bits "}, OBSERVER: {TYPE: MSE}}\n"     \
     "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n"
 #define ACCEPT_AUTO                                                                                \

@@ -939,6 +939,132 @@ TEST(bias_correction_restores_the_mean)
     }
 }
 
+/* ---- Hadamard: a small transformer without attention, with large channels in its stream */
+enum {
+    ROTATED = 12,
+    ROTATED_MOST = 20 /* outputs of a layer */
+};
+
+static float rotated_scale(int channel)
+{
+    return channel % 5 == 2 ? 100.0f : 1.0f + 0.1f * (float)channel;
+}
+
+/* behind: of a normalization, whose scales it takes off again. */
+static sbit_value_id rotated_layer(build *b, sbit_value_id x, int ins, int outs, bool behind,
+                                   sbit_value_id bias, uint64_t seed)
+{
+    float w[ROTATED_MOST * ROTATED_MOST];
+    char dims[16];
+    sbit_rng rng = sbit_rng_seed(seed);
+    snprintf(dims, sizeof dims, "%d,%d", ins, outs);
+    for (int i = 0; i < ins * outs; i++) {
+        w[i] = 0.3f * sbit_rng_normal(&rng) / (behind ? rotated_scale(i / outs) : 1.0f);
+    }
+    return build_binary(b, "Add", "layer",
+                        build_binary(b, "MatMul", "product", x,
+                                     build_constant(b, "w", SBIT_F32, dims, w)),
+                        bias);
+}
+
+/* norm_last: the second normalization's output joins the stream, so that nothing can be turned. */
+static sbit_value_id rotated_model(build *b, const char *norm, bool norm_last)
+{
+    static float scale[ROTATED], shift[ROTATED];
+    const sbit_attr axis = build_int("axis", 1), turned = build_int("transB", 1);
+    const int64_t front[3] = {0, 2, 1};
+    const sbit_attr perm = build_ints("perm", front, 3);
+    const bool layer_norm = strcmp(norm, "LayerNormalization") == 0;
+    static const int64_t zero = 0;
+    static float head[5 * ROTATED];
+    sbit_value_id in[3];
+    for (int i = 0; i < ROTATED; i++) {
+        scale[i] = rotated_scale(i);
+        shift[i] = 0.3f * scale[i];
+    }
+    in[0] = build_input(b, "x", SBIT_F32, "N,6,4");
+    sbit_value_id x = build_node(b, "Transpose", "turned", in, 1, &perm, 1);
+    x = rotated_layer(b, x, 6, ROTATED, false, build_weights(b, "position", "4,12", 2), 3);
+    for (int k = 0; k < 2; k++) {
+        in[0] = x;
+        in[1] = build_constant(b, "scale", SBIT_F32, "12", scale);
+        in[2] = build_constant(b, "shift", SBIT_F32, "12", shift);
+        const sbit_value_id n = build_node(b, norm, "n", in, layer_norm ? 3 : 2, NULL, 0);
+        sbit_value_id y = rotated_layer(b, n, ROTATED, 20, true, build_weights(b, "c", "20", 5),
+                                        6 + (uint64_t)k);
+        y = build_node(b, "Tanh", "t", &y, 1, NULL, 0);
+        y = rotated_layer(b, y, 20, ROTATED, false, build_weights(b, "c", "12", 8), 9 + (uint64_t)k);
+        x = build_binary(b, "Add", "sum", k == 1 && norm_last ? n : x, y);
+    }
+    in[0] = x;
+    in[1] = build_constant(b, "scale", SBIT_F32, "12", scale);
+    in[0] = build_node(b, norm, "n", in, 2, NULL, 0);
+    in[1] = build_constant(b, "first", SBIT_I64, "", &zero);
+    in[0] = build_node(b, "Gather", "token", in, 2, &axis, 1);
+    for (int i = 0; i < 5 * ROTATED; i++) {
+        head[i] = (float)(i % 7 - 3) / rotated_scale(i % ROTATED);
+    }
+    in[1] = build_constant(b, "head", SBIT_F32, "5,12", head);
+    in[2] = build_weights(b, "bias", "5", 13);
+    return build_node(b, "Gemm", "y", in, 3, &turned, 1);
+}
+
+TEST(hadamard_turns_the_stream)
+{
+    static float x[64 * 24];
+    static const char *const norms[] = {"LayerNormalization", "RMSNormalization"};
+    sbit_rng rng = sbit_rng_seed(44);
+    for (int i = 0; i < 64 * 24; i++) {
+        x[i] = sbit_rng_normal(&rng);
+    }
+    for (int kind = 0; kind < 3; kind++) { /* 2: nothing can be turned */
+        double db[2] = {0.0, 0.0};
+        for (int turn = 0; turn < 2; turn++) {
+            build b;
+            sbit_qconfig *config = NULL;
+            sbit_quant *quant = NULL;
+            sbit_graph *q = NULL;
+            sbit_feed feed;
+            sbit_feed_desc desc;
+            float y[3][64 * 5];
+            build_begin(&b, 23);
+            build_output(&b, rotated_model(&b, norms[kind % 2], kind == 2));
+            build_do(&b, sbit_qconfig_create(b.ctx, "generic", &config, &b.error), "config");
+            build_do(&b, sbit_qconfig_set(config, "STEPS", turn ? "[hadamard]" : "[]", &b.error),
+                     "set");
+            build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
+            const sbit_tensor all = build_tensor(SBIT_F32, "64,6,4", x);
+            memset(&desc, 0, sizeof desc);
+            desc.inputs = &all;
+            desc.input_count = 1;
+            build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+            if (!b.failed) {
+                build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate");
+                build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc");
+                build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build");
+            }
+            sbit_graph *const graphs[3] = {b.graph, sbit_quant_float_graph(quant), q};
+            for (int k = 0; k < 3 && !b.failed; k++) {
+                sbit_session *session = NULL;
+                build_do(&b, sbit_session_create(graphs[k], NULL, &session, &b.error), "session");
+                build_do(&b, sbit_session_set_input(session, "x", &all, &b.error), "x");
+                build_do(&b, sbit_session_run(session, &b.error), "run");
+                memcpy(y[k], sbit_session_output(session, 0)->tensor.data, sizeof y[k]);
+                sbit_session_destroy(session);
+            }
+            CHECK(steps_sqnr(y[0], y[1], 64 * 5) > 100.0); /* the same function */
+            db[turn] = steps_sqnr(y[0], y[2], 64 * 5);
+            sbit_graph_destroy(q);
+            sbit_quant_destroy(quant);
+            sbit_qconfig_destroy(config);
+            sbit_feed_close(&feed);
+            build_end(&b);
+        }
+        CHECK_MSG(kind == 2 ? db[1] >= db[0] && db[1] <= db[0] : db[1] > db[0] + 6.0,
+                  "%s: %.1f dB, turned %.1f dB", norms[kind % 2], db[0], db[1]);
+    }
+}
+
 /* ---- SmoothQuant: two channels of a LayerNormalization a hundred times too large, their weights a
  * hundred times too small */
 TEST(smooth_quant_moves_outliers_into_weights)

@@ -410,6 +410,7 @@ SBIT__FN sbit_status sbit__walk_to_value(sbit_walk *walk, sbit_node_id node, sbi
     X(widen)                                                                                       \
     X(smooth_quant)                                                                                \
     X(awq)                                                                                         \
+    X(hadamard)                                                                                    \
     X(adaround)                                                                                    \
     X(adaquant)                                                                                    \
     X(gptq)                                                                                        \

@@ -9,20 +9,22 @@
 #include "base/json.h"
 #include "base/table.h"
 
-#define CLI_ROUNDED {"SCHEDULE.ASYM", "true"}, {"W.OBSERVER.TYPE", "mse"}
+#define CLI_ROUNDED                                                                                \
+    {"SCHEDULE.ASYM", "true"}, {"W.OBSERVER.TYPE", "mse"}, {"STEP.GPTQ.SCALES", "10"},             \
+        {"STEP.GPTQ.BIAS", "true"}
 
 typedef struct cli_recipe {
     const char *name;
     bool narrow;          /* 4-bit weights: only with --prefer bytes, and then first */
     const char *op_type;  /* only for models that have it; NULL: for all */
     const char *steps[3]; /* added to STEPS; ends with NULL */
-    const char *keys[5][2];
+    const char *keys[6][2];
 } cli_recipe;
 
 static const cli_recipe cli_recipe_rows[] = {
     {"4-bit weights, mse, bias_correction", true, NULL, {"bias_correction"},
      {{"W.QUANTIZER.BIT", "4"}, {"EXPORT.INT4", "true"}, {"W.OBSERVER.TYPE", "mse"}}},
-    {"4-bit weights, gptq, bias_correction", true, NULL, {"gptq", "bias_correction"},
+    {"4-bit weights, gptq", true, NULL, {"gptq"},
      {{"W.QUANTIZER.BIT", "4"}, {"EXPORT.INT4", "true"}, CLI_ROUNDED}},
     {"as configured", false, NULL, {NULL}, {{NULL, NULL}}},
     {"mse ranges", false, NULL, {NULL}, {{"A.OBSERVER.TYPE", "mse"}}},
@@ -30,7 +32,7 @@ static const cli_recipe cli_recipe_rows[] = {
     {"auto ranges", false, NULL, {NULL}, {{"A.OBSERVER.TYPE", "auto"}}},
     {"cross_layer, auto ranges", false, "Conv", {"cross_layer"}, {{"A.OBSERVER.TYPE", "auto"}}},
     {"smooth_quant, auto ranges", false, "LayerNormalization", {"smooth_quant"}, {{"A.OBSERVER.TYPE", "auto"}}},
-    {"auto ranges, gptq, bias_correction", false, NULL, {"gptq", "bias_correction"},
+    {"auto ranges, gptq", false, NULL, {"gptq"},
      {{"A.OBSERVER.TYPE", "auto"}, CLI_ROUNDED}},
     {"auto ranges, auto_exclude", false, NULL, {"auto_exclude"}, {{"A.OBSERVER.TYPE", "auto"}}},
 };
