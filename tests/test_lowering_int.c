@@ -562,17 +562,17 @@ TEST(pads)
 {
     EACH_DTYPE(dtype)
     {
-        for (int i = 0; i < 3; i++) { /* with 0, in front of a convolution; another value */
+        for (int i = 0; i < 4; i++) { /* with 0, in front of a convolution; another value; of an input */
             build b;
             build_begin(&b, 17);
             sbit_value_id x = build_input(&b, "x", SBIT_F32, "2,3,7,5");
-            x = padded(&b, pair(&b, x, 0.02f, dtype, 120), i == 2 ? 0.3f : 0.0f);
+            x = padded(&b, i < 3 ? pair(&b, x, 0.02f, dtype, 120) : x, i == 2 ? 0.3f : 0.0f);
             if (i == 0) {
                 check_graph(&b, x, 0.02f, dtype, 120, "Pad", 0);
             } else {
                 x = pair(&b, x, 0.02f, dtype, 120);
                 check_graph(&b, conv(&b, x, "8,3,3,3", 1, false), 0.03f, dtype, 100, "QConv", 2);
-                CHECK_EQ_I64(count_nodes(&b, NULL, "Pad"), i == 1 ? 0 : 1);
+                CHECK_EQ_I64(count_nodes(&b, NULL, "Pad"), i == 2 ? 1 : 0);
             }
             build_end(&b);
         }

@@ -1533,7 +1533,7 @@ static sbit_status sbit__int_lift(sbit__lowering *lower, const sbit_node *node,
     return sbit__lower_insert(lower, &desc, NULL, error);
 }
 
-/* x, float, is made by something that integers may come from, and nobody else looks at it. */
+/* x, float, comes from outside or from what integers may come from; nobody else looks at it. */
 static bool sbit__int_may_lift(const sbit__lowering *lower, const sbit_node *node,
                                const sbit__int_param *q)
 {
@@ -1541,8 +1541,12 @@ static bool sbit__int_may_lift(const sbit__lowering *lower, const sbit_node *nod
     const sbit_node *maker = sbit__lower_producer(lower, x);
     const int64_t before = sbit__type_size(sbit__lower_type(lower, x));
     const int64_t after = sbit__type_size(sbit__lower_type(lower, q->x));
-    return maker != NULL && !sbit__lower_is(lower, maker, "DequantizeLinear") &&
-           sbit__lower_user(lower, x) == node && before <= 16 * after &&
+    sbit_use use;
+    return !sbit__lower_is(lower, maker, "DequantizeLinear") &&
+           (maker != NULL ? sbit__lower_user(lower, x) == node
+                          : sbit__lower_constant(lower, x) == NULL &&
+                                sbit_graph_uses(lower->graph, x, &use, 1) == 1) &&
+           before <= 16 * after &&
            sbit__lower_type(lower, x)->dtype == SBIT_F32;
 }
 

@@ -77,7 +77,8 @@ typedef struct sbit__q8_pair {
       (const sbit__q8_depthwise *d, int64_t pixels, const uint8_t *x, void *y))                    \
     X(void, q8_binary,                                                                             \
       (const sbit__q8_pair *pair, int64_t n, const uint8_t *a, const uint8_t *b, uint8_t *y))      \
-    X(void, q8_max, (int64_t n, const uint8_t *x, uint8_t *y)) /* y = max(x, y) */                 \
+    /* y = max(x, y), `count` runs of n, one behind the other in y, `step` apart in x */           \
+    X(void, q8_max, (int64_t n, int64_t count, int64_t step, const uint8_t *x, uint8_t *y))        \
     /* y[2 i] = a[i], y[2 i + 1] = b[i] */                                                         \
     X(void, q8_interleave, (int64_t n, const uint8_t *a, const uint8_t *b, uint8_t *y))            \
     X(void, q8_lookup,                                                                             \
@@ -87,7 +88,7 @@ typedef struct sbit__q8_pair {
       (int64_t n, int64_t rows, int64_t stride, const uint8_t *x, int32_t zero, float scale,       \
        float *sums))                                                                               \
     /* as last_peak, of bytes */                                                                   \
-    X(int64_t, q8_peak, (int64_t loops, int32_t *sum))
+    X(int64_t, q8_peak, (int64_t loops, int32_t * sum))
 
 /* The kernels of an instruction set. */
 typedef struct sbit__q8_kernels {

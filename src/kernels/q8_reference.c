@@ -103,10 +103,14 @@ SBIT__FN void sbit__q8_binary__ref(const sbit__q8_pair *pair, int64_t n, const u
     }
 }
 
-SBIT__FN void sbit__q8_max__ref(int64_t n, const uint8_t *x, uint8_t *y)
+SBIT__FN void sbit__q8_max__ref(int64_t n, int64_t count, int64_t step, const uint8_t *x,
+                                uint8_t *y)
 {
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = x[i] > y[i] ? x[i] : y[i];
+    for (int64_t p = 0; p < count; p++) {
+        for (int64_t i = 0; i < n; i++) {
+            const uint8_t at = x[p * step + i];
+            y[p * n + i] = at > y[p * n + i] ? at : y[p * n + i];
+        }
     }
 }
 

@@ -41,12 +41,20 @@ SBIT__V_TARGET static void SBIT__V(q8_binary)(const sbit__q8_pair *pair, int64_t
     }
 }
 
-SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t *y)
+SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, int64_t count, int64_t step, const uint8_t *x,
+                                           uint8_t *y)
 {
-    for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
-        SBIT__V(store_bytes)
-        (y + i, n - i,
-         SBIT__V(max_bytes)(SBIT__V(load_bytes)(x + i, n - i), SBIT__V(load_bytes)(y + i, n - i)));
+    if (step == n) { /* all runs are one */
+        n *= count;
+        count = 1;
+    }
+    for (int64_t p = 0; p < count; p++, x += step, y += n) {
+        for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
+            SBIT__V(store_bytes)
+            (y + i, n - i,
+             SBIT__V(max_bytes)(SBIT__V(load_bytes)(x + i, n - i),
+                                SBIT__V(load_bytes)(y + i, n - i)));
+        }
     }
 }
 

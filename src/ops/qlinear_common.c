@@ -118,23 +118,84 @@ SBIT__FN sbit_status sbit__q_infer_as(const sbit_op_call *call, const char *op_t
 
 /* >>layouts */
 
-/* y[j][i] = x[i][j] ^ flip */
+/* 8 bytes, or as many as are left. */
+static uint64_t sbit__q_load8(const uint8_t *x, int64_t left)
+{
+    uint64_t word = 0;
+    if (left >= 8) { /* one load to compilers */
+        return (uint64_t)x[0] | (uint64_t)x[1] << 8 | (uint64_t)x[2] << 16 | (uint64_t)x[3] << 24 |
+               (uint64_t)x[4] << 32 | (uint64_t)x[5] << 40 | (uint64_t)x[6] << 48 |
+               (uint64_t)x[7] << 56;
+    }
+    for (int64_t i = 0; i < left; i++) {
+        word |= (uint64_t)x[i] << (8 * i);
+    }
+    return word;
+}
+
+static void sbit__q_store8(uint64_t word, uint8_t *y, int64_t left)
+{
+    if (left >= 8) {
+        y[0] = (uint8_t)word;
+        y[1] = (uint8_t)(word >> 8);
+        y[2] = (uint8_t)(word >> 16);
+        y[3] = (uint8_t)(word >> 24);
+        y[4] = (uint8_t)(word >> 32);
+        y[5] = (uint8_t)(word >> 40);
+        y[6] = (uint8_t)(word >> 48);
+        y[7] = (uint8_t)(word >> 56);
+        return;
+    }
+    for (int64_t i = 0; i < left; i++) {
+        y[i] = (uint8_t)(word >> (8 * i));
+    }
+}
+
+/* Bytes `shift` bits up in a and at the mask in b change places. */
+#define SBIT__Q_SWAP(a, b, shift, mask)                                                            \
+    do {                                                                                           \
+        const uint64_t both = (((a) >> (shift)) ^ (b)) & (mask);                                   \
+        (b) ^= both;                                                                               \
+        (a) ^= both << (shift);                                                                    \
+    } while (0)
+
+/* y[j][i] = x[i][j] ^ flip. Squares of 8 bytes; the last ones overlap those before. Of fewer than 8
+ * rows or columns, what a word holds too much is not used, or written again by the next column. */
 static void sbit__q_transpose(int64_t rows, int64_t columns, const uint8_t *x, uint8_t flip,
                               uint8_t *y)
 {
-    const int64_t side = 32;
-    for (int64_t i0 = 0; i0 < rows; i0 += side) {
-        const int64_t i1 = i0 + side < rows ? i0 + side : rows;
-        for (int64_t j0 = 0; j0 < columns; j0 += side) {
-            const int64_t j1 = j0 + side < columns ? j0 + side : columns;
-            for (int64_t j = j0; j < j1; j++) {
-                for (int64_t i = i0; i < i1; i++) {
-                    y[j * rows + i] = (uint8_t)(x[i * columns + j] ^ flip);
-                }
+    const int64_t all = rows * columns, height = rows < 8 ? rows : 8;
+    const int64_t width = columns < 8 ? columns : 8;
+    for (int64_t j0 = 0; j0 < columns; j0 += 8) {
+        const int64_t j = j0 + width <= columns ? j0 : columns - width;
+        for (int64_t i0 = 0; i0 < rows; i0 += 8) {
+            const int64_t i = i0 + height <= rows ? i0 : rows - height;
+            uint64_t w[8] = {0};
+            for (int64_t k = 0; k < height; k++) {
+                const int64_t at = (i + k) * columns + j;
+                w[k] = sbit__q_load8(x + at, all - at) ^ flip * (uint64_t)0x0101010101010101;
+            }
+            SBIT__Q_SWAP(w[0], w[4], 32, (uint64_t)0x00000000ffffffff);
+            SBIT__Q_SWAP(w[1], w[5], 32, (uint64_t)0x00000000ffffffff);
+            SBIT__Q_SWAP(w[2], w[6], 32, (uint64_t)0x00000000ffffffff);
+            SBIT__Q_SWAP(w[3], w[7], 32, (uint64_t)0x00000000ffffffff);
+            SBIT__Q_SWAP(w[0], w[2], 16, (uint64_t)0x0000ffff0000ffff);
+            SBIT__Q_SWAP(w[1], w[3], 16, (uint64_t)0x0000ffff0000ffff);
+            SBIT__Q_SWAP(w[4], w[6], 16, (uint64_t)0x0000ffff0000ffff);
+            SBIT__Q_SWAP(w[5], w[7], 16, (uint64_t)0x0000ffff0000ffff);
+            SBIT__Q_SWAP(w[0], w[1], 8, (uint64_t)0x00ff00ff00ff00ff);
+            SBIT__Q_SWAP(w[2], w[3], 8, (uint64_t)0x00ff00ff00ff00ff);
+            SBIT__Q_SWAP(w[4], w[5], 8, (uint64_t)0x00ff00ff00ff00ff);
+            SBIT__Q_SWAP(w[6], w[7], 8, (uint64_t)0x00ff00ff00ff00ff);
+            for (int64_t k = 0; k < width; k++) {
+                const int64_t at = (j + k) * rows + i;
+                sbit__q_store8(w[k], y + at, all - at);
             }
         }
     }
 }
+
+#undef SBIT__Q_SWAP
 
 SBIT__FN void sbit__q_to_last(int64_t n, int64_t channels, int64_t positions, const uint8_t *x,
                               uint8_t flip, uint8_t *y)

@@ -10,6 +10,7 @@
  *   QTables   the same with a table for each channel (axis 1), [C, 256]
  */
 #include "../kernels/last_private.h"
+#include "../kernels/rows_private.h"
 #include "qlinear_private.h"
 
 /* >>layouts */
@@ -189,12 +190,14 @@ static void sbit__q_max_row(const sbit__q_max_task *task, int64_t index)
             continue;
         }
         const uint8_t *row = task->x + ((n * p->in[0] + id) * p->in[1] + ih) * p->in[2] * c;
-        for (int64_t w = 0; w < p->out[2]; w++) {
-            for (int64_t k = 0; k < p->kernel[2]; k++) {
-                const int64_t iw = w * p->stride[2] - p->pad[2] + k * p->dilation[2];
-                if (iw >= 0 && iw < p->in[2]) {
-                    task->q8->q8_max(c, row + iw * c, y + w * c);
-                }
+        for (int64_t k = 0; k < p->kernel[2]; k++) { /* the pixels that have this tap */
+            const int64_t at = k * p->dilation[2] - p->pad[2];
+            const int64_t begin = at < 0 ? sbit__div_up(-at, p->stride[2]) : 0;
+            const int64_t reach = at < p->in[2] ? sbit__div_up(p->in[2] - at, p->stride[2]) : 0;
+            const int64_t end = reach < p->out[2] ? reach : p->out[2];
+            if (begin < end) {
+                task->q8->q8_max(c, end - begin, p->stride[2] * c,
+                                 row + (begin * p->stride[2] + at) * c, y + begin * c);
             }
         }
     }
