@@ -7,9 +7,10 @@
  * Does not: steal work, grow, or order the pieces.
  *
  * A job opens when `generation` is raised and closes when the caller has found the counter
- * exhausted. A worker joins an open job under the mutex; the caller waits only for those that
- * joined, never for a worker that is still asleep. Between jobs a worker first spins for some
- * microseconds, because the next operator of a network usually follows at once, then sleeps.
+ * exhausted. Workers join an open job at its `gate`, which counts them; the caller waits only for
+ * those that joined, never for a worker that is still asleep. A worker without a job spins, because
+ * the next operator of a network usually follows at once; then it lets others run, and after a
+ * millisecond it sleeps: waking up takes as long as a small operator. So the mutex is for sleepers.
  */
 #include "core_private.h"
 
@@ -19,6 +20,7 @@
 #include <windows.h> /* threads, SRW locks, condition variables */
 #else
 #include <pthread.h> /* threads, mutexes, condition variables */
+#include <sched.h>   /* sched_yield */
 #if defined(__NEWLIB__) && !defined(_POSIX_THREADS)
 #error "this C library has pthread.h but no threads: define SPARSEBIT_NO_THREADS as 1"
 #endif
@@ -26,7 +28,10 @@
 
 enum {
     SBIT__POOL_SPINS = 2000,
-    SBIT__POOL_PIECES_PER_THREAD = 8
+    SBIT__POOL_AWAKE_NS = 1000000, /* without a job, before it sleeps */
+    SBIT__POOL_PIECES_PER_THREAD = 8,
+    SBIT__POOL_WAITED = 1 << 29, /* the gate: the caller sleeps until all have left, */
+    SBIT__POOL_OPEN = 1 << 30    /* workers may join; the rest counts them */
 };
 
 /* >>system layer: the few calls that differ between POSIX and Windows. */
@@ -120,7 +125,7 @@ static void sbit__cond_wake_all(sbit__cond *cond)
 }
 #endif
 
-/* A counter shared by threads. */
+/* A number shared by threads; all see all changes of such numbers in one order. */
 typedef struct sbit__counter {
 #if defined(_WIN32)
     volatile LONG value;
@@ -134,7 +139,7 @@ static int32_t sbit__counter_get(sbit__counter *counter)
 #if defined(_WIN32)
     return (int32_t)InterlockedCompareExchange(&counter->value, 0, 0);
 #else
-    return __atomic_load_n(&counter->value, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&counter->value, __ATOMIC_SEQ_CST);
 #endif
 }
 
@@ -143,17 +148,28 @@ static void sbit__counter_set(sbit__counter *counter, int32_t value)
 #if defined(_WIN32)
     InterlockedExchange(&counter->value, (LONG)value);
 #else
-    __atomic_store_n(&counter->value, value, __ATOMIC_RELEASE);
+    __atomic_store_n(&counter->value, value, __ATOMIC_SEQ_CST);
 #endif
 }
 
-/* Returns the value before. */
+/* Returns the value before; wraps around. */
 static int32_t sbit__counter_add(sbit__counter *counter, int32_t delta)
 {
 #if defined(_WIN32)
     return (int32_t)InterlockedExchangeAdd(&counter->value, (LONG)delta);
 #else
-    return __atomic_fetch_add(&counter->value, delta, __ATOMIC_ACQ_REL);
+    return __atomic_fetch_add(&counter->value, delta, __ATOMIC_SEQ_CST);
+#endif
+}
+
+/* From `before` to `after`; false: it was another number. */
+static bool sbit__counter_swap(sbit__counter *counter, int32_t before, int32_t after)
+{
+#if defined(_WIN32)
+    return InterlockedCompareExchange(&counter->value, (LONG)after, (LONG)before) == (LONG)before;
+#else
+    return __atomic_compare_exchange_n(&counter->value, &before, after, false, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_SEQ_CST);
 #endif
 }
 
@@ -169,6 +185,15 @@ static void sbit__pool_pause(void)
 #endif
 }
 
+static void sbit__pool_yield(void)
+{
+#if defined(_WIN32)
+    SwitchToThread();
+#else
+    sched_yield();
+#endif
+}
+
 /* >>pool */
 typedef struct sbit__pool_worker {
     struct sbit__pool *pool;
@@ -181,13 +206,11 @@ struct sbit__pool {
     int32_t worker_count; /* running threads, the caller not counted */
     sbit__pool_worker workers[SBIT__MAX_THREADS - 1];
     sbit__mutex busy;  /* held by the caller of the running loop */
-    sbit__mutex mutex; /* guards all below but the counters' reads */
+    sbit__mutex mutex; /* of those that sleep */
     sbit__cond wake, done;
     sbit__counter generation; /* raised for each job, and to quit */
-    sbit__counter next_piece;
-    sbit__counter joined; /* workers inside the open job */
-    bool open, quit;
-    int32_t piece_count;
+    sbit__counter gate, next_piece, sleepers, quit;
+    int32_t piece_count; /* these are written while nobody is inside of the gate */
     int64_t count, piece_size;
     sbit_task_fn fn;
     void *task;
@@ -209,28 +232,49 @@ static void sbit__pool_work(struct sbit__pool *pool, int32_t worker)
     }
 }
 
-/* Waits until a job other than number `seen` has been opened. True if it is still open: then the
- * caller has joined it. */
-static bool sbit__pool_await(struct sbit__pool *pool, int32_t *seen, bool *quit)
+/* Waits until the generation is another one than `seen`, and returns it. */
+static int32_t sbit__pool_await(struct sbit__pool *pool, int32_t seen)
 {
-    for (int spin = 0; spin < SBIT__POOL_SPINS; spin++) {
-        if (sbit__counter_get(&pool->generation) != *seen) {
-            break;
+    uint64_t since = 0;
+    for (int spin = 0; sbit__counter_get(&pool->generation) == seen; spin++) {
+        if (spin < SBIT__POOL_SPINS) {
+            sbit__pool_pause();
+            continue;
         }
-        sbit__pool_pause();
+        const uint64_t now = sbit__now_ns();
+        since = since == 0 ? now : since;
+        if (now - since < SBIT__POOL_AWAKE_NS) {
+            sbit__pool_yield();
+            continue;
+        }
+        sbit__mutex_lock(&pool->mutex);
+        sbit__counter_add(&pool->sleepers, 1); /* then a look: who raises it looks for sleepers then */
+        while (sbit__counter_get(&pool->generation) == seen) {
+            sbit__cond_wait(&pool->wake, &pool->mutex);
+        }
+        sbit__counter_add(&pool->sleepers, -1);
+        sbit__mutex_unlock(&pool->mutex);
     }
-    sbit__mutex_lock(&pool->mutex);
-    while (sbit__counter_get(&pool->generation) == *seen) {
-        sbit__cond_wait(&pool->wake, &pool->mutex);
+    return sbit__counter_get(&pool->generation);
+}
+
+static bool sbit__pool_join(struct sbit__pool *pool)
+{
+    int32_t gate = sbit__counter_get(&pool->gate);
+    while ((gate & SBIT__POOL_OPEN) != 0 &&
+           !sbit__counter_swap(&pool->gate, gate, gate + 1)) {
+        gate = sbit__counter_get(&pool->gate);
     }
-    *seen = sbit__counter_get(&pool->generation);
-    *quit = pool->quit;
-    const bool join = pool->open && !pool->quit;
-    if (join) {
-        sbit__counter_add(&pool->joined, 1);
+    return (gate & SBIT__POOL_OPEN) != 0;
+}
+
+static void sbit__pool_leave(struct sbit__pool *pool)
+{
+    if (sbit__counter_add(&pool->gate, -1) == SBIT__POOL_WAITED + 1) {
+        sbit__mutex_lock(&pool->mutex);
+        sbit__cond_wake_all(&pool->done);
+        sbit__mutex_unlock(&pool->mutex);
     }
-    sbit__mutex_unlock(&pool->mutex);
-    return join;
 }
 
 static SBIT__POOL_THREAD_RESULT sbit__pool_main(void *argument)
@@ -238,55 +282,56 @@ static SBIT__POOL_THREAD_RESULT sbit__pool_main(void *argument)
     sbit__pool_worker *self = (sbit__pool_worker *)argument;
     struct sbit__pool *pool = self->pool;
     int32_t seen = 0;
-    bool quit = false;
-    while (!quit) {
-        if (!sbit__pool_await(pool, &seen, &quit)) {
-            continue;
+    while (sbit__counter_get(&pool->quit) == 0) {
+        if (sbit__pool_join(pool)) {
+            sbit__pool_work(pool, self->worker);
+            sbit__pool_leave(pool);
         }
-        sbit__pool_work(pool, self->worker);
-        sbit__mutex_lock(&pool->mutex);
-        if (sbit__counter_add(&pool->joined, -1) == 1) {
-            sbit__cond_wake_all(&pool->done);
-        }
-        sbit__mutex_unlock(&pool->mutex);
+        seen = sbit__pool_await(pool, seen);
     }
     return SBIT__POOL_THREAD_DONE;
+}
+
+static void sbit__pool_raise(struct sbit__pool *pool)
+{
+    sbit__counter_add(&pool->generation, 1);
+    if (sbit__counter_get(&pool->sleepers) != 0) {
+        sbit__mutex_lock(&pool->mutex);
+        sbit__cond_wake_all(&pool->wake);
+        sbit__mutex_unlock(&pool->mutex);
+    }
 }
 
 static void sbit__pool_open_job(struct sbit__pool *pool, int64_t count, sbit_task_fn fn, void *task)
 {
     const int64_t most_pieces = (int64_t)(pool->worker_count + 1) * SBIT__POOL_PIECES_PER_THREAD;
     const int64_t piece_size = count / most_pieces + (count % most_pieces != 0 ? 1 : 0);
-    sbit__mutex_lock(&pool->mutex);
     pool->fn = fn;
     pool->task = task;
     pool->count = count;
     pool->piece_size = piece_size;
     pool->piece_count = (int32_t)(count / piece_size + (count % piece_size != 0 ? 1 : 0));
     sbit__counter_set(&pool->next_piece, 0);
-    pool->open = true;
-    /* Wraps around harmlessly: only "another number than before" matters. */
-    sbit__counter_set(&pool->generation, (sbit__counter_get(&pool->generation) + 1) & 0x7fffffff);
-    sbit__cond_wake_all(&pool->wake);
-    sbit__mutex_unlock(&pool->mutex);
+    sbit__counter_set(&pool->gate, SBIT__POOL_OPEN);
+    sbit__pool_raise(pool);
 }
 
 static void sbit__pool_close_job(struct sbit__pool *pool)
 {
-    sbit__mutex_lock(&pool->mutex);
-    pool->open = false;
-    sbit__mutex_unlock(&pool->mutex);
+    sbit__counter_add(&pool->gate, -SBIT__POOL_OPEN);
     for (int spin = 0; spin < SBIT__POOL_SPINS; spin++) {
-        if (sbit__counter_get(&pool->joined) == 0) {
+        if (sbit__counter_get(&pool->gate) == 0) {
             return;
         }
         sbit__pool_pause();
     }
     sbit__mutex_lock(&pool->mutex);
-    while (sbit__counter_get(&pool->joined) != 0) {
+    sbit__counter_add(&pool->gate, SBIT__POOL_WAITED);
+    while (sbit__counter_get(&pool->gate) != SBIT__POOL_WAITED) {
         sbit__cond_wait(&pool->done, &pool->mutex);
     }
     sbit__mutex_unlock(&pool->mutex);
+    sbit__counter_set(&pool->gate, 0);
 }
 
 SBIT__FN void sbit__pool_run(struct sbit__pool *pool, int64_t count, sbit_task_fn fn, void *task)
@@ -374,11 +419,8 @@ SBIT__FN void sbit__pool_destroy(struct sbit__pool *pool)
     if (pool == NULL) {
         return;
     }
-    sbit__mutex_lock(&pool->mutex);
-    pool->quit = true;
-    sbit__counter_set(&pool->generation, (sbit__counter_get(&pool->generation) + 1) & 0x7fffffff);
-    sbit__cond_wake_all(&pool->wake);
-    sbit__mutex_unlock(&pool->mutex);
+    sbit__counter_set(&pool->quit, 1);
+    sbit__pool_raise(pool);
     for (int32_t i = 0; i < pool->worker_count; i++) {
 #if defined(_WIN32)
         WaitForSingleObject(pool->workers[i].thread, INFINITE);

@@ -303,9 +303,9 @@ static void sbit__last_table_row(const sbit__last_job *job, const sbit__last_pla
             for (; i < count && w < 0; i++, w += s->stride[2]) {
                 row[i] = zeros;
             }
-            const float *x = job->x + (((p->n * s->in[0] + d) * s->in[1] + h) * s->in[2] + w) * c;
-            for (; i < count && w < s->in[2]; i++, w += s->stride[2], x += step) {
-                row[i] = x;
+            int64_t at = (((p->n * s->in[0] + d) * s->in[1] + h) * s->in[2] + w) * c;
+            for (; i < count && w < s->in[2]; i++, w += s->stride[2], at += step) {
+                row[i] = job->x + at;
             }
         }
         for (; i < count; i++) {
@@ -418,8 +418,8 @@ static void sbit__last_band_unit(const sbit__last_job *job, int64_t number, int3
         const int64_t t = i / rows, at = i % rows; /* tap, row of the output */
         const float *from = band + t / s->kernel[1] * slice +
                             (t % s->kernel[1] * s->dilation[1] + at * s->stride[1]) * line;
-        for (int64_t w = 0; w < s->out[2]; w++, from += s->stride[2] * s->in_channels) {
-            *row++ = from;
+        for (int64_t w = 0; w < s->out[2]; w++) {
+            *row++ = from + w * s->stride[2] * s->in_channels;
         }
     }
     sbit__last_panels(job, 0, 0, pixels, row - conv->taps * pixels, first);
@@ -467,8 +467,7 @@ static void sbit__last_depthwise_row(const sbit__last_job *job, int64_t line, in
             pixels = sbit__smaller(pixels, s->out[2] - at);
         }
         const int64_t to = (line * s->out[2] + at) * c + first;
-        w.weights = job->packed + first * s->kernel[1] * s->kernel[2] + k_row * w.weight_row +
-                    k_tap * lanes;
+        w.weights = job->packed + first * s->kernel[1] * s->kernel[2];
         const int64_t from = (ih + k_row * s->dilation[1]) * s->in[2] + iw +
                              k_tap * s->dilation[2];
         if (w.rows == 0 || w.taps == 0) {
@@ -476,6 +475,7 @@ static void sbit__last_depthwise_row(const sbit__last_job *job, int64_t line, in
             job->kernels->last_depthwise(&w, pixels, job->x, job->y + to);
             w.rows = sbit__last_cut(ih, s->kernel[1], s->dilation[1], s->in[1], &k_row);
         } else {
+            w.weights += k_row * w.weight_row + k_tap * lanes;
             job->kernels->last_depthwise(&w, pixels, image + from * c + first, job->y + to);
         }
         at += pixels;

@@ -134,9 +134,9 @@ static void sbit__winograd_inputs(const sbit__winograd_unit *unit)
         const float **x = unit->row;
         for (int64_t h = p.h - s->pad_begin[1]; h < p.h - s->pad_begin[1] + n; h++) {
             const bool inside = h >= 0 && h < s->in[1];
-            const float *from = job->x + (p.image * s->in[1] + h) * s->in[2] * c;
+            const int64_t line = (p.image * s->in[1] + h) * s->in[2];
             for (int64_t w = p.w - s->pad_begin[2]; w < p.w - s->pad_begin[2] + n; w++) {
-                *x++ = inside && w >= 0 && w < s->in[2] ? from + w * c : unit->zeros;
+                *x++ = inside && w >= 0 && w < s->in[2] ? job->x + (line + w) * c : unit->zeros;
             }
         }
         job->kernels->last_winograd_load((int)job->conv->winograd, c, unit->row, unit->middle,
