@@ -967,6 +967,68 @@ static sbit_value_id tail_clip(build *b, sbit_value_id x, sbit_value_id residual
     in[2] = build_constant(b, "hi", SBIT_F32, "", &hi);
     return build_node(b, "Clip", "tail", in, 3, NULL, 0);
 }
+/* The three orders in which exporters write Gelu, and one that is none: 2 is added. */
+static sbit_value_id gelu_of(build *b, sbit_value_id x, int order)
+{
+    static const float ones[4] = {1.41421356f, 0.70710678f, 0.5f, 1.0f}, two = 2.0f;
+    const sbit_value_id half = build_constant(b, "half", SBIT_F32, "", &ones[2]);
+    const sbit_value_id one = build_constant(b, "one", SBIT_F32, "", order == 3 ? &two : &ones[3]);
+    const sbit_value_id by = build_constant(b, "by", SBIT_F32, "", &ones[order == 1]);
+    sbit_value_id y = build_binary(b, order == 1 ? "Mul" : "Div", "root", x, by);
+    y = build_binary(b, "Add", "plus", build_unary(b, "Erf", "erf", y), one);
+    return order == 1   ? build_binary(b, "Mul", "last", x, build_binary(b, "Mul", "half_of", y, half))
+           : order == 2 ? build_binary(b, "Mul", "last", build_binary(b, "Mul", "half_of", half, x), y)
+                        : build_binary(b, "Mul", "last", build_binary(b, "Mul", "times", x, y), half);
+}
+
+TEST(products_take_their_bias_and_gelu_is_one_step)
+{
+    enum {
+        ROWS = 10,
+        N = 24
+    };
+    static float x[ROWS * N], plain[ROWS * N];
+    for (int order = 0; order < 4; order++) {
+        for (int fuse = 0; fuse < 2; fuse++) {
+            build b;
+            sbit_session_desc desc;
+            sbit_node_profile nodes[16];
+            sbit_value_id in[2];
+            build_begin(&b, 17);
+            const sbit_value_id from = build_input(&b, "x", SBIT_F32, "2,5,24");
+            in[0] = from;
+            in[1] = build_weights(&b, "w", "24,24", 1);
+            in[0] = build_node(&b, "MatMul", "product", in, 2, NULL, 0);
+            in[1] = build_weights(&b, "bias", "24", 2);
+            in[0] = build_node(&b, "Add", "biased", in, 2, NULL, 0);
+            in[0] = build_binary(&b, "Add", "sum", from, in[0]);
+            build_output(&b, gelu_of(&b, in[0], order));
+            memset(&desc, 0, sizeof desc);
+            desc.disable_fusion = fuse == 0;
+            desc.profile = true;
+            sbit_session *session = session_of(&b, &desc);
+            if (session != NULL) {
+                size_t joined = 0;
+                fill(x, ROWS * N, 7);
+                set_floats(session, "x", "2,5,24", x);
+                CHECK_OK(sbit_session_run(session, &b.error), b.error);
+                const size_t count = sbit_session_profile(session, nodes, 16);
+                for (size_t i = 0; i < count && i < 16; i++) {
+                    joined += nodes[i].fused_into.idx != 0;
+                }
+                CHECK_EQ_I64(joined, fuse == 0 ? 0 : order == 3 ? 2 : 6);
+                if (fuse == 0) {
+                    memcpy(plain, floats_of(session, 0), sizeof plain);
+                } else {
+                    check_floats(floats_of(session, 0), plain, ROWS * N, order == 3 ? 0.0 : 1e-6);
+                }
+            }
+            sbit_session_destroy(session);
+            build_end(&b);
+        }
+    }
+}
+
 static sbit_value_id tail_hardswish(build *b, sbit_value_id x, sbit_value_id residual)
 {
     (void)residual;

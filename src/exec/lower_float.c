@@ -1,11 +1,13 @@
 /* lower_float.c: float operators whose kernel does more than one of them. >>lower-float
  *
  * Called by: lower. Calls: graph.
+ *   - MatMul with an Add of a constant vector behind it, its bias: input 2.
  *   - Conv, ConvTranspose, Gemm, MatMul with an Add of a tensor of the same shape behind it, then
  * one activation: Relu, Clip, HardSwish, LeakyRelu, Sigmoid, x * Sigmoid(x), x * HardSigmoid(x)
  * with HardSwish's constants. The internal row has the operator's name; its inputs are those of the
  *     operator, input 3 is what is added; attributes activation, lo and hi (sbit__epilogue) come
  *     behind the operator's own.
+ *   - x / sqrt(2), Erf, + 1, times x and 0.5, in the orders that exporters write: Gelu.
  *   - Pad with zeros in front of a Conv: part of its padding.
  *   - QuantizeLinear with DequantizeLinear of the same constant scale and zero point per tensor
  *     behind it: FakeQuantize, inputs x, scale and zero point, attribute to (the integers' type).
@@ -16,14 +18,14 @@
 #include <math.h> /* INFINITY, fabsf */
 
 #define SBIT__LOWER_SPATIAL 3
-#define SBIT__LOWER_NODES 5  /* sum, Add, gate, activation */
+#define SBIT__LOWER_NODES 6  /* sum, two Adds, gate, activation */
 #define SBIT__LOWER_ATTRS 16 /* of a node with what is added; a Conv has at most 6 */
 
 /* What is found behind a sum. */
 typedef struct sbit__lower_tail {
     sbit_node_id nodes[SBIT__LOWER_NODES];
     size_t count;
-    sbit_value_id output, residual;
+    sbit_value_id output, bias, residual;
     sbit__activation activation;
     float lo, hi;
 } sbit__lower_tail;
@@ -45,6 +47,29 @@ static const sbit_node *sbit__lower_follower(const sbit__lowering *lower, sbit_v
 {
     const sbit_node *node = sbit__lower_user(lower, id);
     return node != NULL && node->output_count == 1 && node->outputs[0].idx != 0 ? node : NULL;
+}
+
+/* >>bias */
+
+/* An Add of one constant for each column of a product. */
+static void sbit__lower_bias(const sbit__lowering *lower, const sbit_node *product,
+                             sbit__lower_tail *tail)
+{
+    const sbit_type *w = sbit__lower_type(lower, product->inputs[1]);
+    const sbit_node *add = sbit__lower_follower(lower, tail->output);
+    if (add == NULL || !sbit__lower_is(lower, add, "Add") || add->input_count != 2) {
+        return;
+    }
+    const sbit_value_id bias = add->inputs[add->inputs[0].idx == tail->output.idx ? 1 : 0];
+    const sbit_tensor *vector = sbit__lower_constant(lower, bias);
+    const sbit_type *y = sbit__lower_type(lower, tail->output);
+    if (vector != NULL && vector->dtype == SBIT_F32 && vector->rank == 1 && w->rank >= 2 &&
+        y->rank >= 1 && sbit__dim_known(w->dims[w->rank - 2]) && w->dims[w->rank - 2].value > 0 &&
+        sbit__dim_known(w->dims[w->rank - 1]) && w->dims[w->rank - 1].value == vector->dims[0] &&
+        vector->dims[0] > 1) {
+        tail->bias = bias;
+        sbit__lower_join(tail, add);
+    }
 }
 
 /* >>residual */
@@ -177,6 +202,7 @@ static sbit_status sbit__lower_make_sum(sbit__lowering *lower, const sbit_node *
     for (size_t i = 0; i < 3; i++) {
         inputs[i] = sbit__lower_in(node, i);
     }
+    inputs[2] = tail->bias.idx != 0 ? tail->bias : inputs[2];
     inputs[3] = tail->residual;
     memcpy(attrs, node->attrs, node->attr_count * sizeof attrs[0]);
     desc.attr_count = node->attr_count;
@@ -204,6 +230,9 @@ static sbit_status sbit__lower_sum(sbit__lowering *lower, const sbit_node *node,
         return SBIT_OK;
     }
     sbit__lower_join(&tail, node);
+    if (sbit__lower_is(lower, node, "MatMul")) {
+        sbit__lower_bias(lower, node, &tail);
+    }
     sbit__lower_residual(lower, node, &tail);
     next = sbit__lower_follower(lower, tail.output);
     if (next != NULL && sbit__lower_activation(lower, next, &tail)) {
@@ -213,6 +242,86 @@ static sbit_status sbit__lower_sum(sbit__lowering *lower, const sbit_node *node,
         (void)sbit__lower_gate(lower, &tail);
     }
     return tail.count > 1 ? sbit__lower_make_sum(lower, node, &tail, error) : SBIT_OK;
+}
+
+/* >>gelu */
+
+/* Steps an operator of two inputs back from *id, one of which is the constant `value`. */
+static bool sbit__lower_back(const sbit__lowering *lower, const char *op_type, float value,
+                             sbit_value_id *id, sbit__lower_tail *tail)
+{
+    const sbit_node *node = sbit__lower_producer(lower, *id);
+    float found = 0.0f;
+    if (node == NULL || !sbit__lower_is(lower, node, op_type) || node->input_count != 2) {
+        return false;
+    }
+    const size_t last = sbit__streq(op_type, "Div") ? 1 : 2; /* operands of Div keep their order */
+    for (size_t i = last == 1 ? 1 : 0; i < 2; i++) {
+        if (sbit__lower_scalar(lower, node->inputs[i], &found) && fabsf(found - value) < 1e-6f) {
+            *id = node->inputs[1 - i];
+            tail->nodes[tail->count++] = node->id;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Begins at the Erf: its input is x / sqrt(2); what comes behind it is (erf + 1) times x and 0.5. */
+static sbit_status sbit__lower_gelu(sbit__lowering *lower, const sbit_node *erf, sbit_error *error)
+{
+    sbit__lower_tail tail;
+    sbit__lower_desc desc;
+    memset(&tail, 0, sizeof tail);
+    sbit_value_id x = erf->inputs[0];
+    sbit__lower_join(&tail, erf);
+    if (!sbit__lower_is_f32(lower, x) || !sbit__lower_inner(lower, x, 1) ||
+        (!sbit__lower_back(lower, "Div", 1.41421356f, &x, &tail) &&
+         !sbit__lower_back(lower, "Mul", 0.70710678f, &x, &tail))) {
+        return SBIT_OK;
+    }
+    float found = 0.0f;
+    bool half = false, times = false;
+    const sbit_node *next = sbit__lower_follower(lower, tail.output);
+    if (next == NULL || !sbit__lower_is(lower, next, "Add") || next->input_count != 2 ||
+        !sbit__lower_scalar(lower, next->inputs[next->inputs[0].idx == tail.output.idx], &found) ||
+        found != 1.0f) {
+        return SBIT_OK;
+    }
+    sbit__lower_join(&tail, next);
+    for (int i = 0; i < 2; i++) { /* times 0.5, times x or x / 2 */
+        next = sbit__lower_follower(lower, tail.output);
+        if (next == NULL || !sbit__lower_is(lower, next, "Mul") || next->input_count != 2) {
+            return SBIT_OK;
+        }
+        sbit_value_id other = next->inputs[next->inputs[0].idx == tail.output.idx];
+        if (!half && sbit__lower_scalar(lower, other, &found) && found == 0.5f) {
+            half = true;
+        } else if (!times && other.idx == x.idx) {
+            times = true;
+        } else if (!half && !times && sbit__lower_inner(lower, other, 1) &&
+                   sbit__lower_back(lower, "Mul", 0.5f, &other, &tail) && other.idx == x.idx) {
+            half = times = true;
+        } else {
+            return SBIT_OK;
+        }
+        sbit__lower_join(&tail, next);
+        if (half && times) {
+            break;
+        }
+    }
+    if (!half || !times) {
+        return SBIT_OK;
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.domain = "com.microsoft";
+    desc.op_type = "Gelu";
+    desc.inputs = &x;
+    desc.input_count = 1;
+    desc.outputs = &tail.output;
+    desc.output_count = 1;
+    desc.nodes = tail.nodes;
+    desc.node_count = tail.count;
+    return sbit__lower_replace(lower, &desc, NULL, error);
 }
 
 /* >>padding */
@@ -353,6 +462,7 @@ static const sbit__lower_entry sbit__lower_float_table[] = {
     {"ConvTranspose", sbit__lower_sum},
     {"Gemm", sbit__lower_sum},
     {"MatMul", sbit__lower_sum},
+    {"Erf", sbit__lower_gelu},
     {"QuantizeLinear", sbit__lower_fake_quantize},
 };
 

@@ -148,6 +148,14 @@ static sbit_status sbit__matmul_infer(const sbit_op_call *call, sbit_error *erro
     if (rb >= 2) {
         out->dims[rank] = b->dims[rb - 1];
     }
+    if (sbit__op_has(call, 2) && rb >= 2) { /* internal: a vector, one for each column */
+        int32_t rank_of = -1;
+        SBIT__TRY(sbit__op_rank(call, 2, &rank_of, error));
+        if (rank_of >= 0 &&
+            (rank_of != 1 || !sbit__dim_equal(call->in_type[2]->dims[0], b->dims[rb - 1]))) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the bias must have a column's length");
+        }
+    }
     return sbit__epilogue_check(call, 3, error);
 }
 
@@ -267,6 +275,7 @@ static void sbit__matmul_batches(void *user, int64_t begin, int64_t end, int32_t
     const sbit_op_call *call = task->call;
     const sbit__matmul_plan *plan = (const sbit__matmul_plan *)call->params;
     const sbit__epilogue *given = task->epilogue;
+    const sbit_tensor *bias = sbit__in(call, 2);
     float *y = (float *)call->out[0]->data;
     for (int64_t i = begin; i < end; i++) {
         int64_t a = 0, b = 0;
@@ -276,6 +285,7 @@ static void sbit__matmul_batches(void *user, int64_t begin, int64_t end, int32_t
         sbit__matmul_gemm(plan, &gemm);
         gemm.a = (const float *)call->in[0]->data + a * plan->m * plan->k;
         gemm.c = y + i * plan->m * plan->n;
+        gemm.bias = bias != NULL ? (const float *)bias->data : NULL;
         if (call->packed != NULL) {
             gemm.packed_b = (const float *)(const void *)((const char *)call->packed +
                                                           (size_t)b * plan->matrix_bytes);

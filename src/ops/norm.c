@@ -32,6 +32,12 @@ static sbit_status sbit__norm_vector(const sbit_op_call *call, int32_t i, sbit_d
     return SBIT_OK;
 }
 
+/* Of `count` equal pieces of x, how many are worth a thread. */
+static int64_t sbit__norm_grain(const sbit_tensor *x, int64_t count)
+{
+    return 1 + 16384 * count / (sbit_tensor_count(x) + 1);
+}
+
 /* Mean and 1 / sqrt(variance + epsilon) of n elements; `y` (n floats) is overwritten. */
 static void sbit__norm_moments(const sbit_kernels *kernels, int64_t n, const float *x, float *y,
                                float epsilon, float *mean, float *factor)
@@ -214,7 +220,8 @@ static sbit_status sbit__batchnorm_run32(const sbit_op_call *call, sbit_error *e
             sbit__batchnorm_learn(&task, c, task.mean[c], task.var[c]);
         }
     }
-    sbit__parallel_range(call->ctx, task.channels, 1, sbit__batchnorm_channels, &task);
+    sbit__parallel_range(call->ctx, task.channels, sbit__norm_grain(x, task.channels),
+                         sbit__batchnorm_channels, &task);
     return SBIT_OK;
 }
 
@@ -471,7 +478,8 @@ static sbit_status sbit__layernorm_run_as(const sbit_op_call *call, bool centere
         }
     }
     if (task.inner > 0) {
-        sbit__parallel_range(call->ctx, task.rows, 1, sbit__layernorm_rows, &task);
+        sbit__parallel_range(call->ctx, task.rows, sbit__norm_grain(x, task.rows),
+                             sbit__layernorm_rows, &task);
     }
     return SBIT_OK;
 }
@@ -651,7 +659,9 @@ static sbit_status sbit__groupnorm_run32(const sbit_op_call *call, sbit_error *e
     task.per_group =
         sbit__streq(call->row->op_type, "GroupNormalization") && call->row->since_version < 21;
     if (sbit_tensor_count(x) > 0) {
-        sbit__parallel_range(call->ctx, x->dims[0] * task.groups, 1, sbit__groupnorm_groups, &task);
+        const int64_t groups = x->dims[0] * task.groups;
+        sbit__parallel_range(call->ctx, groups, sbit__norm_grain(x, groups), sbit__groupnorm_groups,
+                             &task);
     }
     return SBIT_OK;
 }

@@ -245,7 +245,8 @@ static sbit_status sbit__softmax_run_any(const sbit_op_call *call, sbit_error *e
         return SBIT_OK;
     }
     task.strips = (task.inner + SBIT__SOFTMAX_STRIP - 1) / SBIT__SOFTMAX_STRIP;
-    sbit__parallel_range(call->ctx, task.outer * task.strips, 1, sbit__softmax_strips, &task);
+    sbit__parallel_range(call->ctx, task.outer * task.strips,
+                         1 + 4096 / (task.length * SBIT__SOFTMAX_STRIP), sbit__softmax_strips, &task);
     return SBIT_OK;
 }
 
