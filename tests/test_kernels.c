@@ -1410,6 +1410,32 @@ TEST(rows_and_columns_are_exchanged_and_zipped)
     }
 }
 
+/* Products of 4 rows and 2, of whole vectors and rests, in images that lie apart. */
+TEST(products_of_rows_of_images)
+{
+    for (int isa = 0; isa < SBIT_ISA_COUNT; isa++) {
+        const sbit__last_kernels *last = sbit__last_kernels_of((sbit_isa)isa);
+        for (int64_t n = 1; last != NULL && sbit_isa_available((sbit_isa)isa) && n < 40; n += 3) {
+            float data[3 * 40 * 7], sums[8];
+            const float *rows[6];
+            for (int64_t i = 0; i < 3 * 40 * 7; i++) {
+                data[i] = (float)((i * 7919) % 13 - 6);
+            }
+            for (int64_t i = 0; i < 6; i++) {
+                rows[i] = data + (i == 3 ? 2 : i) * n;
+            }
+            last->norm_dots(3, n, rows, 7 * n, 6 * n, sums);
+            for (int64_t k = 0; k < 8; k++) {
+                float sum = 0.0f; /* of small integers: exact */
+                for (int64_t i = 0; i < 3 * n; i++) {
+                    sum += rows[k / 2][i / n * 7 * n + i % n] * rows[4 + k % 2][i / n * 6 * n + i % n];
+                }
+                CHECK(sums[k] == sum);
+            }
+        }
+    }
+}
+
 TEST(conv_driver_with_channels_last_random)
 {
     channels_last = true;

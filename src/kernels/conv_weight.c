@@ -1,7 +1,7 @@
 /* conv_weight.c: the gradient of a convolution with respect to its weights. >>conv_weight
  *
- * Called by: ops (ConvWeightGrad). Calls: the tables' f32_conv_tile, f32_dot and last_exchange,
- * parallel.
+ * Called by: ops (ConvWeightGrad). Calls: the tables' f32_conv_tile, f32_dot, last_exchange and
+ * norm_dots, parallel.
  *
  * dw [O][I*k] = sum over output pixels p of dy [O][p] * column(p) of x. Nothing is copied once a
  * tap: x is turned to channels last inside of its padding, so that what one output pixel sees of a
@@ -10,6 +10,9 @@
  * the chunk's share is then added to the sums, tile by tile.
  * A tile is always added up by one thread, chunk after chunk: any number of threads gives the same
  * bits.
+ *
+ * 1x1 convolutions without strides on large planes are products of rows as they lie (norm_dots), 4 of
+ * dy and 2 of x, a block of pixels at a time. Tasks are 4 output channels.
  *
  * Groups of few output channels (depthwise): planes of x inside of their padding, planes of dy with
  * zeros between their elements, so that both have the same distances: a tap is one dot product of
@@ -22,6 +25,8 @@ enum {
     SBIT__CONV_WEIGHT_CHUNK = 1 << 18, /* floats of x and dy in a chunk, unless an image has more */
     SBIT__CONV_WEIGHT_PIXELS = 512,    /* terms that are added up at a time */
     SBIT__CONV_WEIGHT_PLANES = 4096,   /* floats of the planes in a dot product, the same */
+    SBIT__CONV_WEIGHT_DOTS = 1024,     /* pixels of a block of images of a 1x1 convolution */
+    SBIT__CONV_WEIGHT_LEAST = 256,     /* so many; rows of images meet in few sets of the cache */
     SBIT__CONV_WEIGHT_NARROW = 3       /* output channels of a group: dot products */
 };
 
@@ -36,10 +41,11 @@ typedef struct sbit__conv_weight_job {
     int64_t pixels, images;          /* of an output; of a chunk */
     int64_t rows, panels;            /* output channels of a tile; tiles of a group */
     int64_t x_image, dy_image;       /* floats, of one group */
-    bool narrow;
+    bool narrow, pointwise;
     size_t offsets_bytes, x_bytes, dy_bytes, sums_bytes;
     /* a run's */
     int64_t group, image, count; /* the chunk's first image, its number of images */
+    int64_t at;                  /* its first pixel, of a 1x1 convolution */
     const float *x, *dy;
     float *dw, *turned, *panel, *sums;
     int32_t *offsets; /* of an output pixel's window in the turned chunk */
@@ -77,6 +83,14 @@ static void sbit__conv_weight_job_init(sbit__conv_weight_job *job, const sbit_ct
         job->images = SBIT__CONV_WEIGHT_PLANES / sbit__larger(job->x_image, 1);
     }
     job->images = sbit__smaller(sbit__larger(job->images, 1), sbit__larger(s->batch, 1));
+    job->pointwise = !job->narrow && job->pixels >= SBIT__CONV_WEIGHT_LEAST;
+    for (int32_t i = 0; i < 3; i++) {
+        job->pointwise = job->pointwise && s->kernel[i] == 1 && s->stride[i] == 1 &&
+                         s->pad_begin[i] == 0 && s->in[i] == s->out[i];
+    }
+    if (job->pointwise) {
+        return;
+    }
     if (job->narrow) { /* of each worker */
         job->x_bytes = job->dy_bytes = sbit__cache_lines(job->images * job->x_image);
         return;
@@ -124,6 +138,11 @@ static void sbit__conv_weight_turn(const sbit__conv_weight_job *job, int64_t cha
         for (int64_t y = begin[1]; y < end[1]; y++) {
             const int64_t from = ((z - s->pad_begin[0]) * s->in[1] + y - s->pad_begin[1]) * s->in[2];
             const int64_t row = (z * job->field[1] + y) * job->field[2] + begin[2];
+            if (channels == 1) {
+                memcpy(to + row, x + from + begin[2] - s->pad_begin[2],
+                       (size_t)(end[2] - begin[2]) * sizeof *to);
+                continue;
+            }
             job->last->last_exchange(channels, end[2] - begin[2],
                                      x + from + begin[2] - s->pad_begin[2], plane,
                                      to + row * channels, channels);
@@ -241,6 +260,53 @@ static void sbit__conv_weight_store(void *user, int64_t begin, int64_t end, int3
     }
 }
 
+/* >>1x1: what a block of pixels gives, which the caches hold. Unit: 4 output channels of a group. */
+
+static void sbit__conv_weight_quads(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_weight_job *job = (const sbit__conv_weight_job *)user;
+    const int64_t quads = sbit__div_up(job->outs, 4), pixels = job->pixels, ins = job->ins;
+    const int64_t x_image = job->s.in_channels * pixels, dy_image = job->s.out_channels * pixels;
+    const int64_t n = sbit__smaller(pixels - job->at, SBIT__CONV_WEIGHT_DOTS);
+    const bool first = job->image == 0 && job->at == 0;
+    (void)worker;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t group = unit / quads, o = group * job->outs + unit % quads * 4;
+        const int64_t rows = sbit__smaller((group + 1) * job->outs - o, 4);
+        const float *x = job->x + job->image * x_image + group * ins * pixels + job->at;
+        const float *dy = job->dy + job->image * dy_image + o * pixels + job->at;
+        const float *row[6];
+        float sums[8];
+        for (int64_t k = 0; k < 4; k++) { /* what is missing is computed twice */
+            row[k] = dy + sbit__smaller(k, rows - 1) * pixels;
+        }
+        for (int64_t i = 0; i < ins; i += 2) {
+            const int64_t columns = sbit__smaller(ins - i, 2);
+            row[4] = x + i * pixels;
+            row[5] = row[4] + (columns - 1) * pixels;
+            job->last->norm_dots(job->count, n, row, dy_image, x_image, sums);
+            for (int64_t k = 0; k < rows * columns; k++) {
+                float *to = job->dw + (o + k / columns) * ins + i + k % columns;
+                const float sum = sums[k / columns * 2 + k % columns];
+                *to = first ? sum : *to + sum;
+            }
+        }
+    }
+}
+
+static void sbit__conv_weight_pointwise(sbit_ctx *ctx, sbit__conv_weight_job *job)
+{
+    const int64_t most = SBIT__CONV_WEIGHT_DOTS;
+    const int64_t images = sbit__larger(most / sbit__larger(job->pixels, 1), 1);
+    for (job->image = 0; job->image < job->s.batch; job->image += images) {
+        job->count = sbit__smaller(images, job->s.batch - job->image);
+        for (job->at = 0; job->at < job->pixels; job->at += most) {
+            sbit__parallel_range(ctx, job->s.groups * sbit__div_up(job->outs, 4), 4,
+                                 sbit__conv_weight_quads, job);
+        }
+    }
+}
+
 /* >>narrow groups. Unit: an input channel. */
 
 /* A plane of dy with its elements where the windows begin in a field; zeros elsewhere. */
@@ -319,6 +385,10 @@ SBIT__FN void sbit__conv_weight_run(sbit_ctx *ctx, const sbit__conv_shape *shape
     if (job.narrow) {
         job.turned = (float *)scratch;
         sbit__parallel_range(ctx, shape->in_channels, 1, sbit__conv_weight_channels, &job);
+        return;
+    }
+    if (job.pointwise) {
+        sbit__conv_weight_pointwise(ctx, &job);
         return;
     }
     job.offsets = (int32_t *)(void *)memory;

@@ -93,6 +93,11 @@ enum {
     X(void, norm_combine,                                                                          \
       (int64_t rows, int64_t step, int64_t n, const float *x, const float *dy, float a, float b,   \
        float c, float *dx))                                                                        \
+    /* sums[2 * i + j] = the products of row i of 4 and row 4 + j of 2, n elements each, of      \
+     * `images` images that lie a_image and b_image apart */                                       \
+    X(void, norm_dots,                                                                             \
+      (int64_t images, int64_t n, const float *const *rows, int64_t a_image, int64_t b_image,      \
+       float *sums))                                                                               \
     /* as many multiply-adds as registers alone allow: how many; *sum keeps them from vanishing */ \
     X(int64_t, last_peak, (int64_t loops, float *sum))
 

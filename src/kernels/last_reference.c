@@ -121,6 +121,18 @@ SBIT__FN void sbit__norm_combine__ref(int64_t rows, int64_t step, int64_t n, con
     }
 }
 
+SBIT__FN void sbit__norm_dots__ref(int64_t images, int64_t n, const float *const *rows,
+                                   int64_t a_image, int64_t b_image, float *sums)
+{
+    for (int k = 0; k < 8; k++) {
+        float sum = 0.0f;
+        for (int64_t i = 0; i < images * n; i++) {
+            sum += rows[k / 2][i / n * a_image + i % n] * rows[4 + k % 2][i / n * b_image + i % n];
+        }
+        sums[k] = sum;
+    }
+}
+
 /* >>Winograd: see last_winograd.c */
 
 static void sbit__winograd_in(int m, const float *d, float *t)

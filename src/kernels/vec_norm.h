@@ -106,3 +106,49 @@ SBIT__V_TARGET static void SBIT__V(norm_combine)(int64_t rows, int64_t step, int
         }
     }
 }
+
+/* The sum of all lanes. */
+SBIT__V_INLINE float SBIT__V(norm_all)(SBIT__V(vf) v)
+{
+    float part[SBIT__V(lanes)], sum = 0.0f;
+    SBIT__V(store_f32)(part, SBIT__V(lanes), v);
+    for (int i = 0; i < SBIT__V(lanes); i += 4) {
+        sum += (part[i] + part[i + 1]) + (part[i + 2] + part[i + 3]);
+    }
+    return sum;
+}
+
+SBIT__V_TARGET static void SBIT__V(norm_dots)(int64_t images, int64_t n, const float *const *rows,
+                                              int64_t a_image, int64_t b_image, float *sums)
+{
+    const SBIT__V(vf) zero = SBIT__V(set_f32)(0.0f);
+    SBIT__V(vf) s0 = zero, s1 = zero, s2 = zero, s3 = zero; /* with row 4 */
+    SBIT__V(vf) t0 = zero, t1 = zero, t2 = zero, t3 = zero; /* with row 5 */
+    for (int64_t image = 0; image < images; image++) {
+        const float *a0 = rows[0] + image * a_image, *a1 = rows[1] + image * a_image;
+        const float *a2 = rows[2] + image * a_image, *a3 = rows[3] + image * a_image;
+        const float *b0 = rows[4] + image * b_image, *b1 = rows[5] + image * b_image;
+        for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+            const int64_t m = n - i;
+            const SBIT__V(vf) b = SBIT__V(load_f32)(b0 + i, m), c = SBIT__V(load_f32)(b1 + i, m);
+            const SBIT__V(vf) v0 = SBIT__V(load_f32)(a0 + i, m), v1 = SBIT__V(load_f32)(a1 + i, m);
+            s0 = SBIT__V(fma_f32)(v0, b, s0);
+            t0 = SBIT__V(fma_f32)(v0, c, t0);
+            s1 = SBIT__V(fma_f32)(v1, b, s1);
+            t1 = SBIT__V(fma_f32)(v1, c, t1);
+            const SBIT__V(vf) v2 = SBIT__V(load_f32)(a2 + i, m), v3 = SBIT__V(load_f32)(a3 + i, m);
+            s2 = SBIT__V(fma_f32)(v2, b, s2);
+            t2 = SBIT__V(fma_f32)(v2, c, t2);
+            s3 = SBIT__V(fma_f32)(v3, b, s3);
+            t3 = SBIT__V(fma_f32)(v3, c, t3);
+        }
+    }
+    sums[0] = SBIT__V(norm_all)(s0);
+    sums[1] = SBIT__V(norm_all)(t0);
+    sums[2] = SBIT__V(norm_all)(s1);
+    sums[3] = SBIT__V(norm_all)(t1);
+    sums[4] = SBIT__V(norm_all)(s2);
+    sums[5] = SBIT__V(norm_all)(t2);
+    sums[6] = SBIT__V(norm_all)(s3);
+    sums[7] = SBIT__V(norm_all)(t3);
+}

@@ -145,9 +145,31 @@ SBIT__SLOPE(softsign, SBIT__SLOPE_PLAIN, v,
 #define SBIT__SLOPE_MISH (((T)1 - ((T)1 - h) * ((T)1 - h)) / ((T)1 + ((T)1 - h) * ((T)1 - h)))
 SBIT__SLOPE(mish, SBIT__UNARY_SIGMOID, v,
             (SBIT__SLOPE_MISH + v * h * ((T)1 - SBIT__SLOPE_MISH * SBIT__SLOPE_MISH)))
-SBIT__SLOPE(gelu, SBIT__UNARY_ERF, (v / (T)SBIT__SLOPE_ROOT_2),
-            ((T)0.5 * ((T)1 + h) +
-             v * (T)0.3989422804014327 * (T)exp(-0.5 * (double)v * (double)v)))
+/* half of erf's slope beside its value: exp(-v^2 / 2) is a second vector function */
+static void sbit__slope_gelu_f32(const sbit__slope_args *args, const float *dy, const float *vs,
+                                 float *dx)
+{
+    float h[SBIT__SLOPE_CHUNK], e[SBIT__SLOPE_CHUNK], out[SBIT__SLOPE_CHUNK];
+    for (int i = 0; i < SBIT__SLOPE_CHUNK; i++) {
+        h[i] = vs[i] * (float)(1.0 / SBIT__SLOPE_ROOT_2);
+        e[i] = -0.5f * vs[i] * vs[i];
+    }
+    args->kernels->f32_unary(SBIT__UNARY_ERF, SBIT__SLOPE_CHUNK, h, h);
+    args->kernels->f32_unary(SBIT__UNARY_EXP, SBIT__SLOPE_CHUNK, e, e);
+    for (int i = 0; i < SBIT__SLOPE_CHUNK; i++) {
+        out[i] = dy[i] * (0.5f + 0.5f * h[i] + vs[i] * 0.3989422804014327f * e[i]);
+    }
+    memcpy(dx, out, sizeof out);
+}
+static void sbit__slope_gelu_f64(const sbit__slope_args *args, int64_t n, const double *dy,
+                                 const double *vs, double *dx)
+{
+    (void)args;
+    for (int64_t i = 0; i < n; i++) {
+        dx[i] = dy[i] * (0.5 + 0.5 * erf(vs[i] / SBIT__SLOPE_ROOT_2) +
+                         vs[i] * 0.3989422804014327 * exp(-0.5 * vs[i] * vs[i]));
+    }
+}
 SBIT__SLOPE(gelu_tanh, SBIT__UNARY_TANH, SBIT__SLOPE_TANH_IN,
             ((T)0.5 * ((T)1 + h) +
              (T)0.5 * v * ((T)1 - h * h) * (T)0.7978845608028654 * ((T)1 + (T)0.134145 * v * v)))

@@ -28,7 +28,7 @@ typedef struct sbit__bn {
     sbit_dtype dtype;
     int64_t batch, channels, inner;
     double epsilon, momentum;
-    bool unbiased, training, fixed;
+    bool unbiased, training, fixed, rms;
     const void *x, *dy, *scale, *bias, *mean, *var;
     void *y, *new_mean, *new_var, *batch_mean, *batch_var; /* y: also dx */
     void *dscale, *dbias;
@@ -280,54 +280,35 @@ static sbit_status sbit__bn_grad_run(const sbit_op_call *call, sbit_error *error
 
 /* >>NormGrad(dy, x) {axis, epsilon, rms} -> dx, n: rows of the axes from `axis` on */
 
-typedef struct sbit__norm_grad {
-    int64_t length;
-    double epsilon;
-    bool rms;
-    const void *dy, *x;
-    void *dx, *n;
-} sbit__norm_grad;
-
-#define SBIT__NORM_GRAD(type, name)                                                                \
-    static void name(void *user, int64_t begin, int64_t end, int32_t worker)                       \
-    {                                                                                              \
-        const sbit__norm_grad *task = (const sbit__norm_grad *)user;                               \
-        const int64_t length = task->length;                                                       \
-        (void)worker;                                                                              \
-        for (int64_t r = begin; r < end; r++) {                                                    \
-            const type *x = (const type *)task->x + r * length;                                    \
-            const type *dy = (const type *)task->dy + r * length;                                  \
-            type *dx = task->dx != NULL ? (type *)task->dx + r * length : NULL;                    \
-            type *n = task->n != NULL ? (type *)task->n + r * length : NULL;                       \
-            double mean = 0.0, squares = 0.0, sum = 0.0, product = 0.0;                            \
-            for (int64_t i = 0; !task->rms && i < length; i++) {                                   \
-                mean += (double)x[i];                                                              \
-            }                                                                                      \
-            mean /= (double)length;                                                                \
-            for (int64_t i = 0; i < length; i++) {                                                 \
-                const double value = (double)x[i] - mean;                                          \
-                squares += value * value;                                                          \
-                sum += (double)dy[i];                                                              \
-                product += (double)dy[i] * value;                                                  \
-            }                                                                                      \
-            const double inverse = 1.0 / sqrt(squares / (double)length + task->epsilon);           \
-            sum = task->rms ? 0.0 : sum / (double)length;                                          \
-            product *= inverse * inverse / (double)length;                                         \
-            for (int64_t i = 0; i < length; i++) {                                                 \
-                const double value = (double)x[i] - mean, grad = (double)dy[i];                    \
-                if (n != NULL) {                                                                   \
-                    n[i] = (type)(value * inverse);                                                \
-                }                                                                                  \
-                if (dx != NULL) {                                                                  \
-                    dx[i] = (type)(inverse * (grad - sum - value * product));                      \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
+/* A row is a channel of one image. */
+static void sbit__norm_grad_rows(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__bn *task = (const sbit__bn *)user;
+    const double count = (double)task->inner;
+    sbit__bn normalized = *task;
+    (void)worker;
+    normalized.y = task->batch_mean;
+    for (int64_t r = begin; r < end; r++) {
+        double mean = 0.0, var, sums[2];
+        if (task->rms) {
+            sbit__bn_sums(task, NULL, r, 0.0, sums);
+            var = sums[1] / count;
+        } else {
+            sbit__bn_moments(task, r, &mean, &var);
+        }
+        const double inverse = 1.0 / sqrt(var + task->epsilon);
+        const double center = task->dtype == SBIT_F64 ? mean : (double)(float)mean;
+        sbit__bn_sums(task, task->dy, r, center, sums);
+        const double product = (sums[1] + (center - mean) * sums[0]) * inverse * inverse / count;
+        const double sum = task->rms ? 0.0 : sums[0] / count;
+        if (normalized.y != NULL) {
+            sbit__bn_scale(&normalized, r, inverse, -mean * inverse);
+        }
+        if (task->y != NULL) {
+            sbit__bn_combine(task, r, inverse, -inverse * product, inverse * (mean * product - sum));
+        }
     }
-
-SBIT__NORM_GRAD(float, sbit__norm_grad_f32)
-SBIT__NORM_GRAD(double, sbit__norm_grad_f64)
-#undef SBIT__NORM_GRAD
+}
 
 static sbit_status sbit__norm_grad_infer(const sbit_op_call *call, sbit_error *error)
 {
@@ -340,18 +321,23 @@ static sbit_status sbit__norm_grad_infer(const sbit_op_call *call, sbit_error *e
 static sbit_status sbit__norm_grad_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_tensor *x = call->in[1];
-    sbit__norm_grad task;
+    sbit__bn task;
     int32_t axis = 0;
     SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", -1), x->rank, &axis, error));
-    task.length = sbit__tensor_span(x, axis, x->rank);
+    memset(&task, 0, sizeof task);
+    task.kernels = sbit__last_of(call->ctx);
+    task.dtype = x->dtype;
+    task.batch = 1;
+    task.channels = sbit__tensor_span(x, 0, axis);
+    task.inner = sbit__tensor_span(x, axis, x->rank);
     task.epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
     task.rms = sbit_node_int(call->node, "rms", 0) != 0;
     task.dy = call->in[0]->data;
     task.x = x->data;
-    task.dx = sbit__bn_out(call, 0);
-    task.n = sbit__bn_out(call, 1);
-    sbit__parallel_range(call->ctx, task.length > 0 ? sbit__tensor_span(x, 0, axis) : 0, 16,
-                         x->dtype == SBIT_F64 ? sbit__norm_grad_f64 : sbit__norm_grad_f32, &task);
+    task.y = sbit__bn_out(call, 0);
+    task.batch_mean = sbit__bn_out(call, 1); /* x normalized */
+    sbit__parallel_range(call->ctx, task.inner > 0 ? task.channels : 0, 16, sbit__norm_grad_rows,
+                         &task);
     return SBIT_OK;
 }
 

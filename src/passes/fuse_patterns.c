@@ -295,11 +295,15 @@ static sbit_value_id sbit__pattern_erf(const sbit__rewrite *rw, sbit_value_id id
     return product.leaves[0];
 }
 
+/* Before opset 20 com.microsoft has it, for graphs
+ * that nobody is given: those that import the domain of internal rows. */
 static sbit_status sbit__pattern_gelu(sbit__rewrite *rw, const sbit_node *node, bool *done,
                                       sbit_error *error)
 {
+    const char *domain = rw->opset < 20 ? "com.microsoft" : "";
     sbit__product product;
-    if (rw->opset < 20 || !sbit__product_of(rw->graph, node, &product) || product.count != 2 ||
+    if ((rw->opset < 20 && sbit_graph_opset(rw->graph, "sbit") < 1) ||
+        !sbit__product_of(rw->graph, node, &product) || product.count != 2 ||
         !sbit__product_near(product.factor, 0.5)) {
         return SBIT_OK;
     }
@@ -308,7 +312,7 @@ static sbit_status sbit__pattern_gelu(sbit__rewrite *rw, const sbit_node *node, 
         if (x.idx != 0 && x.idx == product.leaves[1 - i].idx &&
             sbit__pattern_keeps_shape(rw, x, node->outputs[0])) {
             *done = true;
-            return sbit__replace_node(rw->graph, node, "Gelu", &x, 1, NULL, 0, 1, error);
+            return sbit__replace_with(rw->graph, node, domain, "Gelu", &x, 1, NULL, 0, 1, error);
         }
     }
     return SBIT_OK;

@@ -108,6 +108,11 @@ SBIT__FN sbit_status sbit__replace_node(sbit_graph *graph, const sbit_node *old,
                                         const char *op_type, const sbit_value_id *inputs,
                                         size_t input_count, const sbit_attr *attrs,
                                         size_t attr_count, size_t output_count, sbit_error *error);
+/* The same with an operator of another domain than ai.onnx. */
+SBIT__FN sbit_status sbit__replace_with(sbit_graph *graph, const sbit_node *old, const char *domain,
+                                        const char *op_type, const sbit_value_id *inputs,
+                                        size_t input_count, const sbit_attr *attrs,
+                                        size_t attr_count, size_t output_count, sbit_error *error);
 /* A node like `like` (operator, attributes, name), but with these inputs, that produces output 0
  * of `last`, which is erased. */
 SBIT__FN sbit_status sbit__rebuild_node(sbit_graph *graph, const sbit_node *like,

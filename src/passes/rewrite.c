@@ -276,8 +276,8 @@ static void sbit__hand_over(sbit_graph *graph, const sbit_node *old, sbit_node_i
 }
 
 /* A node whose outputs are all none for now. */
-static sbit_status sbit__add_bare(sbit_graph *graph, const sbit_node *before, const char *op_type,
-                                  const sbit_value_id *inputs, size_t input_count,
+static sbit_status sbit__add_bare(sbit_graph *graph, const sbit_node *before, const char *domain,
+                                  const char *op_type, const sbit_value_id *inputs, size_t input_count,
                                   const sbit_attr *attrs, size_t attr_count, size_t output_count,
                                   sbit_node_id *out, sbit_error *error)
 {
@@ -293,6 +293,7 @@ static sbit_status sbit__add_bare(sbit_graph *graph, const sbit_node *before, co
         outputs = (sbit_value_id *)sbit__arena_array(&arena, output_count, sizeof *outputs);
     }
     desc.op_type = op_type;
+    desc.domain = domain;
     desc.name = before->name;
     desc.inputs = inputs;
     desc.input_count = input_count;
@@ -312,8 +313,17 @@ SBIT__FN sbit_status sbit__replace_node(sbit_graph *graph, const sbit_node *old,
                                         size_t input_count, const sbit_attr *attrs,
                                         size_t attr_count, size_t output_count, sbit_error *error)
 {
+    return sbit__replace_with(graph, old, "", op_type, inputs, input_count, attrs, attr_count,
+                              output_count, error);
+}
+
+SBIT__FN sbit_status sbit__replace_with(sbit_graph *graph, const sbit_node *old, const char *domain,
+                                        const char *op_type, const sbit_value_id *inputs,
+                                        size_t input_count, const sbit_attr *attrs,
+                                        size_t attr_count, size_t output_count, sbit_error *error)
+{
     sbit_node_id node = {0};
-    SBIT__TRY(sbit__add_bare(graph, old, op_type, inputs, input_count, attrs, attr_count,
+    SBIT__TRY(sbit__add_bare(graph, old, domain, op_type, inputs, input_count, attrs, attr_count,
                              output_count, &node, error));
     sbit__swap_node_names(graph, old->id, node);
     sbit__hand_over(graph, old, node, output_count);
@@ -328,7 +338,7 @@ SBIT__FN sbit_status sbit__rebuild_node(sbit_graph *graph, const sbit_node *like
     const sbit__graph_node *model = sbit__graph_node_at(graph, like->id);
     sbit__graph_node *made = NULL;
     sbit_node_id node = {0};
-    SBIT__TRY(sbit__add_bare(graph, last, like->op_type, inputs, input_count, attrs, attr_count, 1,
+    SBIT__TRY(sbit__add_bare(graph, last, "", like->op_type, inputs, input_count, attrs, attr_count, 1,
                              &node, error));
     made = sbit__graph_node_at(graph, node);
     made->info.source = model->info.source;

@@ -251,6 +251,18 @@ static sbit_status sbit__train_prepare(sbit_trainer *t, sbit_error *error)
                                                : SBIT_OK;
 }
 
+/* Fewer passes over activations, forward and backward; values inside of what is fused are gone. */
+static sbit_status sbit__train_fuse(sbit_trainer *t, sbit_error *error)
+{
+    static const char *const only[] = {"fuse_patterns"};
+    sbit_simplify_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.only = only;
+    desc.only_count = SBIT__COUNT_OF(only);
+    SBIT__TRY(sbit_graph_set_opset(t->graph, "sbit", 1, error));
+    return sbit_simplify(t->graph, &desc, NULL, error);
+}
+
 static sbit_status sbit__train_statistics(sbit_trainer *t, sbit_error *error)
 {
     size_t nodes = 0;
@@ -468,6 +480,8 @@ static sbit_status sbit__train_build(sbit_trainer *t, const sbit_graph *graph, s
     SBIT__TRY(sbit__train_prepare(t, error));
     if (quant != NULL) {
         SBIT__TRY(sbit__qat_insert(t, quant, error));
+    } else if (desc->feature_count == 0) {
+        SBIT__TRY(sbit__train_fuse(t, error));
     }
     if (!desc->fixed_statistics) {
         SBIT__TRY(sbit__train_statistics(t, error));
