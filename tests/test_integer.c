@@ -93,7 +93,7 @@ static void check_tile(const sbit__q8_kernels *kernels, const char *isa, int64_t
     tile.offsets = offsets;
     tile.width = width;
     tile.columns = columns;
-    tile.weights = weights;
+    tile.weights = tile.next = weights;
     tile.bias = bias;
     tile.factor = below(3) == 0 ? factor : NULL;
     tile.scale = scale;

@@ -451,6 +451,10 @@ static void sbit__q8_unit_group(const sbit__q8_unit *unit, int64_t group)
         tile.width = sbit__q8_panel(kernels, out - first);
         tile.columns = sbit__smaller(out - first, tile.width);
         tile.weights = at.weights + first * conv->taps * quads * 4;
+        tile.next = tile.weights;
+        if (conv->parts == 1 && first + tile.width < out) {
+            tile.next = tile.weights + tile.width * conv->taps * quads * 4;
+        }
         tile.bias = at.bias + first;
         tile.factor = conv->has_factor ? at.factor + first : NULL;
         tile.scale = at.scale + first;

@@ -44,6 +44,7 @@ typedef struct sbit__q8_tile {
     const float *scale, *shift; /* shift NULL: none; both unused for I32 */
     sbit__q8_store store;
     int64_t out_stride; /* elements between rows of the output */
+    const int8_t *next; /* weights that come behind these and are fetched meanwhile; or these */
 } sbit__q8_tile;
 
 /* One tap of each channel at a time. Channels go in blocks of `block`; weights and per-channel

@@ -83,7 +83,7 @@ SBIT__V_TARGET static void SBIT__V(q8_put_rows)(const sbit__q8_tile *tile, int64
 
 SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *tile,
                                      const uint8_t *const *row, const int32_t *row_sums, void *out,
-                                     int64_t at, int32_t *space)
+                                     int64_t at, int32_t *space, const int8_t *ahead, int64_t step)
 {
     const int64_t lanes = SBIT__V(lanes);
     const uint8_t *w = (const uint8_t *)(const void *)tile->weights;
@@ -108,6 +108,8 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
                 s[j] = SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * 4 * lanes, 4 * lanes));
             }
             w += vectors * 4 * lanes;
+            SBIT__PREFETCH(ahead);
+            ahead += step;
             SBIT__UNROLL for (int i = 0; i < m; i++)
             {
                 const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(repeat4)(x[i] + k));
@@ -179,14 +181,18 @@ SBIT__V_TARGET static void SBIT__V(q8_tile)(const sbit__q8_tile *tile, int64_t r
                                             void *out)
 {
     const int64_t vectors = tile->width / SBIT__V(lanes);
+    const int64_t groups = tile->taps * ((tile->depth + 3) / 4);
     int32_t space[20 * SBIT__V(lanes)];
 #define SBIT__Q8_CASE(n, v)                                                                        \
     if (vectors == v && rows >= n) {                                                               \
+        const int64_t step = v * 4 * SBIT__V(lanes) / ((rows + n - 1) / n);                        \
+        const int8_t *ahead = tile->next;                                                          \
         for (int64_t i = 0; i < rows; i += n) {                                                    \
             const int64_t at = i + n <= rows ? i : rows - n;                                       \
             SBIT__V(q8_body)                                                                       \
             (n, v, tile, row + at, row_sums != NULL ? row_sums + at : NULL, out,                   \
-             at * tile->out_stride, space);                                                        \
+             at * tile->out_stride, space, ahead, step);                                           \
+            ahead += step * groups;                                                                \
         }                                                                                          \
         return;                                                                                    \
     }

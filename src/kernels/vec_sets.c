@@ -1,4 +1,5 @@
-/* vec_sets.c: the kernels that are written once, for each instruction set, and their tables. >>vec_sets
+/* vec_sets.c: the kernels that are written once, for each instruction set, and their tables.
+ * >>vec_sets
  *
  * Called by: the drivers, tests. Calls: the kernels.
  * VNNI multiplies groups of 4 bytes at once; the other sets widen them to 16 bits, because
@@ -23,6 +24,12 @@
 #else
 #define SBIT__UNROLL
 #define SBIT__UNROLL16
+#endif
+
+#if defined(__GNUC__)
+#define SBIT__PREFETCH(at) __builtin_prefetch((at), 0, 2) /* to the second cache */
+#else
+#define SBIT__PREFETCH(at) ((void)(at))
 #endif
 
 /* Less than a vector: no call (memcpy), before which all vectors would go to the stack. */
