@@ -146,7 +146,8 @@ static double plain_round(double x) /* half to even, whatever the rounding mode 
 }
 
 /* mean |x - y|^power, y fake-quantized on the grid of a range */
-static double plain_loss(const plain *p, double min, double max, double power)
+/* Not summed to the end where it is above `enough`. */
+static double plain_loss(const plain *p, double min, double max, double power, double enough)
 {
     const sbit_grid *g = &p->r->grid;
     sbit_error error;
@@ -154,10 +155,11 @@ static double plain_loss(const plain *p, double min, double max, double power)
     int32_t zp;
     double sum = 0.0;
     CHECK_OK(sbit_grid_scale(g, "x", (float)min, (float)max, &s, &zp, &error), error);
-    for (int64_t i = 0; i < p->n; i++) {
+    for (int64_t i = 0; i < p->n && sum <= enough * (double)p->n; i++) {
         double q = plain_round(p->x[i] / (double)s) + zp;
         q = q < g->qmin ? g->qmin : q > g->qmax ? g->qmax : q;
-        sum += pow(fabs(p->x[i] - (q - zp) * (double)s), power);
+        const double d = fabs(p->x[i] - (q - zp) * (double)s);
+        sum += power == 2.0 ? d * d : power == 1.0 ? d : pow(d, power);
     }
     return sum / (double)p->n;
 }
@@ -168,7 +170,8 @@ static void plain_search(plain *p, double power)
     plain_range(p, &lo, &hi);
     for (int i = 0; i < 80; i++) {
         const float f = (float)(1.0 - 0.01 * i);
-        const double loss = plain_loss(p, (double)((float)lo * f), (double)((float)hi * f), power);
+        const double loss = plain_loss(p, (double)((float)lo * f), (double)((float)hi * f), power,
+                                       least < 0.0 ? HUGE_VAL : least);
         if (least < 0.0 || loss < least) {
             least = loss;
             p->min = (double)((float)lo * f);
@@ -184,7 +187,8 @@ static bool near_loss(const plain *p, double power, double min, double max)
     const double bound = p->r->target == SBIT_TARGET_WEIGHT ? 1.00001
                          : p->n > 2000 && power == 2.0      ? 1.005
                                                             : 1.03;
-    return plain_loss(p, min, max, power) <= bound * plain_loss(p, p->min, p->max, power) + 1e-14;
+    return plain_loss(p, min, max, power, HUGE_VAL) <=
+           bound * plain_loss(p, p->min, p->max, power, HUGE_VAL) + 1e-14;
 }
 
 static void plain_mse(plain *p)
@@ -229,7 +233,7 @@ static double plain_divergence(const double *hist, int bins, int first, int end,
 {
     static double p[2049], q[2049];
     const int n = end - first, each = n / groups;
-    double p_sum = 0.0, q_sum = 0.0, sum = 0.0;
+    double p_sum = 0.0, q_sum = 0.0, sum = 0.0, term = 0.0;
     for (int i = 0; i < n; i++) {
         p[i] = hist[first + i];
         q[i] = 0.0;
@@ -256,7 +260,10 @@ static double plain_divergence(const double *hist, int bins, int first, int end,
         q_sum += q[i];
     }
     for (int i = 0; i < n; i++) {
-        sum += p[i] / p_sum * log((p[i] / p_sum) / (q[i] / q_sum));
+        if (i == 0 || p[i] > p[i - 1] || p[i] < p[i - 1] || q[i] > q[i - 1] || q[i] < q[i - 1]) {
+            term = p[i] / p_sum * log((p[i] / p_sum) / (q[i] / q_sum)); /* else as the one before */
+        }
+        sum += term;
     }
     return sum;
 }
