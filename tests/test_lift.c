@@ -346,7 +346,13 @@ TEST(inputs_become_attributes_when_an_opset_is_lowered)
                8, "Slice/1");
     lower_same("opset 13\nin x f32 2,3\nc d i64 1 = 4\nc v f32 2 = 0 1\nOneHot x,d,v -> y o axis=-1\n"
                "out y f32 ...\n",
-               10, "OneHot/3"); /* the axis is one of the output's */
+               10, "Cast/1 Cast/1 Reshape/2 Less/2 Add/2 Where/3 Less/2 Where/3 OneHot/3");
+    lower_same("opset 13\nin x f32 2\nc i i64 6 = 0 -1 -3 -4 -7 3\nc d i64  = 3\nc v f32 2 = 0 1\n"
+               "OneHot i,d,v -> h\nc w f32 3,2 = 1 2 3 4 5 6\nMatMul h,w -> y r\nout y f32 ...\n",
+               9, "Cast/1 Cast/1 Reshape/2 Less/2 Add/2 Where/3 Less/2 Where/3 OneHot/3 MatMul/2");
+    lower_same("opset 13\nin x u8 6\nc d i64  = 3\nc v f32 2 = 0 1\nOneHot x,d,v -> y o\n"
+               "out y f32 ...\n",
+               9, "OneHot/3"); /* never negative */
 }
 
 TEST(operators_are_written_with_older_ones)

@@ -156,6 +156,10 @@ TEST(attention_of_com_microsoft)
         {"opset 23\n" QKV "c o f32 2,1,3,8 = 1 -1\n",
          SPLIT "com.microsoft:MultiHeadAttention q,k,v,-,m -> y num_heads=2 scale=0.25",
          SPLIT "Attention q,k,v,f -> y " HEADS " scale=0.25", 1e-5},
+        /* two queries, three keys: the last query sees them all, as in ONNX Runtime */
+        {"opset 23\n" QKV "c i i64 1 = 0\nc j i64 1 = 2\nc o i64 1 = 1\nc h f32 2,3 = 0 -10000 -10000 0 0 0\n",
+         SPLIT "Slice q,i,j,o -> p\ncom.microsoft:MultiHeadAttention p,k,v -> y num_heads=2 unidirectional=1",
+         SPLIT "Slice q,i,j,o -> p\nAttention p,k,v,h -> y " HEADS, 1e-5},
         {"opset 23\n" QKV "c l i32 2 = 2 2\nc h i32  = 3\n",
          SPLIT "com.microsoft:GroupQueryAttention q,k,v,-,-,l,h -> y num_heads=2 kv_num_heads=2",
          SPLIT "Attention q,k,v -> y " HEADS " is_causal=1", 1e-5},

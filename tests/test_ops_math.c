@@ -715,6 +715,45 @@ TEST(pads_in_every_mode)
     check_op(2, "Pad", in, 1, &attr, 1, F32("5", old_zero));
     check_op(1, "Pad", in, 1, &first, 1, F32("5", old_zero));
     check_fails(13, "Pad", in, 2, &modes[3], 1, "swirl");
+    /* what is cut may be more than there is, and no 64 bits have its negative */
+    const int64_t far[] = {INT64_MIN, INT64_MAX, INT64_MAX, INT64_MIN};
+    const float none[] = {0, 0};
+    const sbit_tensor far_front[] = {F32("3", x), I64("2", far)}, far_back[] = {F32("3", x), I64("2", far + 2)};
+    check_op(13, "Pad", far_front, 2, NULL, 0, F32("2", none));
+    check_op(13, "Pad", far_back, 2, NULL, 0, F32("2", none));
+}
+
+TEST(integers_at_their_ends)
+{
+    static const int64_t ends[] = {INT64_MIN, INT64_MAX, INT64_MAX}, places[] = {INT64_MIN, -1, INT64_MAX - 1};
+    const sbit_tensor range[] = {I64("", ends), I64("", ends + 1), I64("", ends + 2)};
+    check_op(11, "Range", range, 3, NULL, 0, I64("3", places));
+    static const uint64_t most[] = {UINT64_C(1) << 63, 3}, shrunk[] = {UINT64_C(1) << 63, 0}, whole[] = {1, 0};
+    const sbit_tensor large = build_tensor(SBIT_U64, "2", most);
+    const sbit_attr bounds[] = {attr_float("lambd", 4.0f), attr_float("bias", 0.0f)};
+    check_op(9, "Shrink", &large, 1, ARRAY(bounds), build_tensor(SBIT_U64, "2", shrunk));
+    static const uint64_t largest[] = {UINT64_MAX, 0};
+    const sbit_tensor erf_of = build_tensor(SBIT_U64, "2", largest);
+    check_op(9, "Erf", &erf_of, 1, NULL, 0, build_tensor(SBIT_U64, "2", whole));
+    static const int8_t least8[] = {-128, -128, 127, 5}, by8[] = {-1, 0, -128, 0}, div8[] = {-128, 0, 0, 0},
+                        mod8[] = {0, 0, -1, 0}, abs8[] = {-128, -128, 127, 5};
+    const sbit_tensor pair8[] = {build_tensor(SBIT_I8, "4", least8), build_tensor(SBIT_I8, "4", by8)};
+    check_op(14, "Div", pair8, 2, NULL, 0, build_tensor(SBIT_I8, "4", div8));
+    check_op(13, "Mod", pair8, 2, NULL, 0, build_tensor(SBIT_I8, "4", mod8));
+    check_op(13, "Abs", pair8, 1, NULL, 0, build_tensor(SBIT_I8, "4", abs8));
+    static const int64_t least64[] = {INT64_MIN, INT64_MIN, 7}, by64[] = {-1, 2, INT64_MIN},
+                         div64[] = {INT64_MIN, INT64_MIN / 2, 0}, mod64[] = {0, 0, INT64_MIN + 7};
+    const sbit_tensor pair64[] = {I64("3", least64), I64("3", by64)};
+    check_op(14, "Div", pair64, 2, NULL, 0, I64("3", div64));
+    check_op(13, "Mod", pair64, 2, NULL, 0, I64("3", mod64));
+    static const int32_t base[] = {2, -1, -1, 0, 1}, power[] = {-1, -3, -4, 0, INT32_MIN}, made[] = {0, -1, 1, 1, 1};
+    const sbit_tensor pow32[] = {build_tensor(SBIT_I32, "5", base), build_tensor(SBIT_I32, "5", power)};
+    check_op(12, "Pow", pow32, 2, NULL, 0, build_tensor(SBIT_I32, "5", made));
+    static const uint8_t bits[] = {0xff, 0xff, 0x81}, by[] = {8, 255, 1}, left[] = {0, 0, 2}, right[] = {0, 0, 0x40};
+    const sbit_tensor shift[] = {build_tensor(SBIT_U8, "3", bits), build_tensor(SBIT_U8, "3", by)};
+    const sbit_attr ways[] = {attr_string("direction", "LEFT"), attr_string("direction", "RIGHT")};
+    check_op(11, "BitShift", shift, 2, &ways[0], 1, build_tensor(SBIT_U8, "3", left));
+    check_op(11, "BitShift", shift, 2, &ways[1], 1, build_tensor(SBIT_U8, "3", right));
 }
 
 TEST(splits_in_every_form)

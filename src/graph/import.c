@@ -204,30 +204,44 @@ static sbit_status sbit__import_constant_value(sbit__importer *importer, const c
                                                const sbit__import_attr *attr, sbit_tensor *out,
                                                sbit_error *error)
 {
+    static const struct {
+        const char *name;
+        int32_t type;
+    } forms[] = {{"value_float", SBIT_ONNX_ATTR_FLOAT},     {"value_int", SBIT_ONNX_ATTR_INT},
+                 {"value_string", SBIT_ONNX_ATTR_STRING},   {"value_floats", SBIT_ONNX_ATTR_FLOATS},
+                 {"value_ints", SBIT_ONNX_ATTR_INTS},       {"value_strings", SBIT_ONNX_ATTR_STRINGS},
+                 {"sparse_value", SBIT_ONNX_ATTR_SPARSE_TENSOR}};
     const sbit_onnx_attribute *source = attr->source;
-    if (sbit__streq(attr->name, "sparse_value") && source->sparse_tensor != NULL) {
-        return sbit__import_sparse(importer, label, source->sparse_tensor, out, error);
+    int32_t type = 0;
+    for (size_t i = 0; i < SBIT__COUNT_OF(forms); i++) { /* files older than IR 2 do not say the type */
+        if (sbit__streq(attr->name, forms[i].name) &&
+            (source->type == 0 || source->type == forms[i].type)) {
+            type = forms[i].type;
+        }
     }
-    if (sbit__streq(attr->name, "value_float")) {
+    switch (type) {
+    case SBIT_ONNX_ATTR_FLOAT:
         return sbit__import_numbers(importer, SBIT_F32, true, &source->f, 1, out, error);
-    }
-    if (sbit__streq(attr->name, "value_int")) {
+    case SBIT_ONNX_ATTR_INT:
         return sbit__import_numbers(importer, SBIT_I64, true, &source->i, 1, out, error);
-    }
-    if (sbit__streq(attr->name, "value_string")) {
+    case SBIT_ONNX_ATTR_STRING:
         return sbit__import_numbers(importer, SBIT_STRING, true, &source->s, 1, out, error);
-    }
-    if (sbit__streq(attr->name, "value_floats")) {
+    case SBIT_ONNX_ATTR_FLOATS:
         return sbit__import_numbers(importer, SBIT_F32, false, source->floats, source->floats_count,
                                     out, error);
-    }
-    if (sbit__streq(attr->name, "value_ints")) {
+    case SBIT_ONNX_ATTR_INTS:
         return sbit__import_numbers(importer, SBIT_I64, false, source->ints, source->ints_count,
                                     out, error);
-    }
-    if (sbit__streq(attr->name, "value_strings")) {
+    case SBIT_ONNX_ATTR_STRINGS:
         return sbit__import_numbers(importer, SBIT_STRING, false, source->strings,
                                     source->strings_count, out, error);
+    case SBIT_ONNX_ATTR_SPARSE_TENSOR:
+        if (source->sparse_tensor != NULL) {
+            return sbit__import_sparse(importer, label, source->sparse_tensor, out, error);
+        }
+        break;
+    default:
+        break;
     }
     return sbit__fail(error, SBIT_ERR_INVALID_MODEL, label,
                       "node %s has no value that can be read (attribute '%s')", label, attr->name);
@@ -243,9 +257,10 @@ static sbit_status sbit__import_constant_node(sbit__importer *importer, sbit__im
     sbit_tensor tensor;
     sbit__import_label(node, label, sizeof(label));
     SBIT__TRY(sbit__import_attrs(scope, node, &attrs, &count, error));
-    if (count != 1 || node->output_count != 1) {
+    if (count != 1 || node->output_count != 1 || node->input_count != 0) {
         return sbit__fail(error, SBIT_ERR_INVALID_MODEL, label,
-                          "node %s needs one output and one attribute with its value", label);
+                          "node %s needs one output and one attribute with its value, and no input",
+                          label);
     }
     SBIT__TRY(sbit__import_resolve(scope, sbit__import_text(node->output[0]), node, &id, error));
     if (id.idx == 0) {

@@ -125,7 +125,11 @@ static sbit_status sbit__attention_read(const sbit_op_call *call, sbit__attentio
     const int64_t kv_heads = sbit_node_int(call->node, "kv_num_heads", 0);
     sbit_dim v_heads, v_length, k_size;
     SBIT__TRY(
-        sbit__op_inputs(call, 3, sbit__streq(call->row->op_type, "Attention") ? 7 : 8, error));
+        sbit__op_inputs(call, 3,
+                        !sbit__streq(call->row->op_type, "Attention") ? 8
+                        : call->row->since_version == 23              ? 6
+                                                                      : 7,
+                        error));
     SBIT__TRY(sbit__op_dtypes(call, 0x12, 0, error)); /* keys, past keys: as queries */
     SBIT__TRY(sbit__op_dtypes(call, 0x24, SBIT_T_FLOATS, error));
     if (sbit__op_has(call, 4) != sbit__op_has(call, 5)) {

@@ -922,28 +922,9 @@ static sbit_status sbit__clip_run(const sbit_op_call *call, sbit_error *error)
 
 static const sbit_op_channel sbit__binary_channel = {SBIT_CHANNEL_ELEMENTWISE, ~0u, 0, 0, 0, NULL};
 static const sbit_op_channel sbit__clip_channel = {SBIT_CHANNEL_ELEMENTWISE, 1, 0, 0, 0, NULL};
-static const sbit_op_quant sbit__binary_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
-                                                     SBIT_QUANT_TENSOR_ONLY,
-                                                 3,
-                                                 -1,
-                                                 -1,
-                                                 -1,
-                                                 0,
-                                                 0,
-                                                 NULL,
-                                                 0.0f,
-                                                 0.0f};
-static const sbit_op_quant sbit__binary_quant_add = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
-                                                         SBIT_QUANT_TENSOR_ONLY,
-                                                     3,
-                                                     -1,
-                                                     -1,
-                                                     -1,
-                                                     0,
-                                                     0,
-                                                     NULL,
-                                                     0.0f,
-                                                     0.0f};
+static const sbit_op_quant sbit__binary_quant = {
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_TENSOR_ONLY, 3, -1, -1, -1, 0, 0, NULL, 0.0f,
+    0.0f};
 static const sbit_op_quant sbit__binary_quant_prelu = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 /* Clip(0, 6) is Sparsebit's QReLU6; generic profiles fold it into the operator before it. */
@@ -990,7 +971,7 @@ static const sbit_op_quant sbit__binary_quant_clip = {0, 1, -1, -1, -1, 0, 0, NU
     }
 
 static const sbit_op_row sbit__binary_rows[] = {
-    SBIT__BINARY_ARITHMETIC("Add", add, sbit__grad_add, &sbit__binary_quant_add),
+    SBIT__BINARY_ARITHMETIC("Add", add, sbit__grad_add, &sbit__binary_quant),
     SBIT__BINARY_ARITHMETIC("Sub", sub, sbit__grad_sub, &sbit__binary_quant),
     SBIT__BINARY_ARITHMETIC("Mul", mul, sbit__grad_mul, &sbit__binary_quant),
     SBIT__BINARY_ARITHMETIC("Div", div, sbit__grad_div, &sbit__binary_quant),
@@ -1016,8 +997,8 @@ static const sbit_op_row sbit__binary_rows[] = {
     SBIT__BINARY_ROW("PRelu", 16, SBIT_T_FLOATS | SBIT__T_WORDS, prelu, sbit__grad_prelu,
                      &sbit__binary_quant_prelu),
 
-    SBIT__BINARY_SUMS("Sum", sum, sum, sbit__grad_add, &sbit__binary_quant_add),
-    SBIT__BINARY_MANY("Sum", 13, SBIT_T_FLOATS, sum, sum, sbit__grad_add, &sbit__binary_quant_add),
+    SBIT__BINARY_SUMS("Sum", sum, sum, sbit__grad_add, &sbit__binary_quant),
+    SBIT__BINARY_MANY("Sum", 13, SBIT_T_FLOATS, sum, sum, sbit__grad_add, &sbit__binary_quant),
     SBIT__BINARY_SUMS("Mean", sum, mean, sbit__grad_mean, NULL),
     SBIT__BINARY_MANY("Mean", 13, SBIT_T_FLOATS, sum, mean, sbit__grad_mean, NULL),
     SBIT__BINARY_SUMS("Max", max, max, sbit__grad_extreme, NULL),

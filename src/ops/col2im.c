@@ -183,9 +183,7 @@ static sbit_status sbit__col2im_run(const sbit_op_call *call, sbit_error *error)
 /* Col2ImGrad(x, image, block, dy): each element gets what lies where it fell. */
 static sbit_status sbit__col2im_grad_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 4, 4, error));
-    sbit__op_same_type(call, 0, 0);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 4, 4, 0, error);
 }
 
 static sbit_status sbit__col2im_grad_run(const sbit_op_call *call, sbit_error *error)

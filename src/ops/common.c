@@ -145,6 +145,14 @@ SBIT__FN void sbit__op_same_type(const sbit_op_call *call, int32_t output, int32
     }
 }
 
+SBIT__FN sbit_status sbit__op_infer_like(const sbit_op_call *call, int32_t min, int32_t max,
+                                         int32_t like, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, min, max, error));
+    sbit__op_same_type(call, 0, like);
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_type sbit__type_of_tensor(const sbit_tensor *tensor)
 {
     sbit_type type = sbit__type_unknown();
@@ -271,48 +279,44 @@ static const sbit_tensor *sbit__op_known_input(const sbit_op_call *call, int32_t
     return call->in[input];
 }
 
-static sbit_status sbit__op_bad_attr(const sbit_op_call *call, const char *name, const char *what,
-                                     sbit_error *error)
+/* Where a list comes from: *attr, or *tensor, or neither (count -1). `single`: one number may stand
+ * for a list. */
+static sbit_status sbit__op_list(const sbit_op_call *call, const char *name, int32_t input,
+                                 sbit_onnx_attribute_type single, sbit_onnx_attribute_type list,
+                                 int64_t capacity, const sbit_attr **attr,
+                                 const sbit_tensor **tensor, int64_t *count, sbit_error *error)
 {
-    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "attribute '%s' is no list of %s",
-                        name, what);
+    *attr = name != NULL ? sbit_node_attr(call->node, name) : NULL;
+    *tensor = *attr == NULL ? sbit__op_known_input(call, input) : NULL;
+    *count = -1;
+    if (*attr != NULL && (*attr)->type != single && (*attr)->type != list) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "attribute '%s' is no list of %s",
+                            name, single == SBIT_ONNX_ATTR_INT ? "integers" : "numbers");
+    }
+    const int64_t n = *attr == NULL            ? *tensor != NULL ? sbit_tensor_count(*tensor) : -1
+                      : (*attr)->type == single ? 1
+                                                : (int64_t)(*attr)->count;
+    if (n > capacity) {
+        return sbit__op_too_many(call, *attr != NULL ? name : NULL, input, n, capacity, error);
+    }
+    *count = n;
+    return SBIT_OK;
 }
 
 SBIT__FN sbit_status sbit__op_ints(const sbit_op_call *call, const char *name, int32_t input,
                                    int64_t *values, int64_t capacity, int64_t *count,
                                    sbit_error *error)
 {
-    const sbit_attr *attr = name != NULL ? sbit_node_attr(call->node, name) : NULL;
+    const sbit_attr *attr = NULL;
     const sbit_tensor *tensor = NULL;
-    const bool single = attr != NULL && attr->type == SBIT_ONNX_ATTR_INT;
-    const int64_t listed = attr == NULL ? -1 : single ? 1 : (int64_t)attr->count;
-    *count = -1;
-    if (attr != NULL && (single || attr->type == SBIT_ONNX_ATTR_INTS)) {
-        if (listed > capacity) {
-            return sbit__op_too_many(call, name, input, listed, capacity, error);
-        }
-        for (int64_t i = 0; i < listed; i++) {
-            values[i] = single ? attr->i : attr->ints[i];
-        }
-        *count = listed;
-        return SBIT_OK;
+    SBIT__TRY(sbit__op_list(call, name, input, SBIT_ONNX_ATTR_INT, SBIT_ONNX_ATTR_INTS, capacity,
+                            &attr, &tensor, count, error));
+    for (int64_t i = 0; i < *count; i++) {
+        values[i] = tensor != NULL                     ? sbit__tensor_i64_at(tensor, i)
+                    : attr->type == SBIT_ONNX_ATTR_INT ? attr->i
+                                                       : attr->ints[i];
     }
-    if (attr != NULL) {
-        return sbit__op_bad_attr(call, name, "integers", error);
-    }
-    tensor = sbit__op_known_input(call, input);
-    if (tensor != NULL) {
-        const int64_t n = sbit_tensor_count(tensor);
-        if (n > capacity) {
-            return sbit__op_too_many(call, NULL, input, n, capacity, error);
-        }
-        for (int64_t i = 0; i < n; i++) {
-            values[i] = sbit__tensor_i64_at(tensor, i);
-        }
-        *count = n;
-        return SBIT_OK;
-    }
-    if (input < 0 || input >= call->input_count || call->in_elems == NULL ||
+    if (*count >= 0 || input < 0 || input >= call->input_count || call->in_elems == NULL ||
         call->in_elems[input] == NULL || call->in_elem_count[input] > capacity) {
         return SBIT_OK;
     }
@@ -330,34 +334,14 @@ SBIT__FN sbit_status sbit__op_floats(const sbit_op_call *call, const char *name,
                                      float *values, int64_t capacity, int64_t *count,
                                      sbit_error *error)
 {
-    const sbit_attr *attr = name != NULL ? sbit_node_attr(call->node, name) : NULL;
+    const sbit_attr *attr = NULL;
     const sbit_tensor *tensor = NULL;
-    const bool single = attr != NULL && attr->type == SBIT_ONNX_ATTR_FLOAT;
-    const int64_t listed = attr == NULL ? -1 : single ? 1 : (int64_t)attr->count;
-    *count = -1;
-    if (attr != NULL && (single || attr->type == SBIT_ONNX_ATTR_FLOATS)) {
-        if (listed > capacity) {
-            return sbit__op_too_many(call, name, input, listed, capacity, error);
-        }
-        for (int64_t i = 0; i < listed; i++) {
-            values[i] = single ? attr->f : attr->floats[i];
-        }
-        *count = listed;
-        return SBIT_OK;
-    }
-    if (attr != NULL) {
-        return sbit__op_bad_attr(call, name, "numbers", error);
-    }
-    tensor = sbit__op_known_input(call, input);
-    if (tensor != NULL) {
-        const int64_t n = sbit_tensor_count(tensor);
-        if (n > capacity) {
-            return sbit__op_too_many(call, NULL, input, n, capacity, error);
-        }
-        for (int64_t i = 0; i < n; i++) {
-            values[i] = (float)sbit__tensor_f64_at(tensor, i);
-        }
-        *count = n;
+    SBIT__TRY(sbit__op_list(call, name, input, SBIT_ONNX_ATTR_FLOAT, SBIT_ONNX_ATTR_FLOATS, capacity,
+                            &attr, &tensor, count, error));
+    for (int64_t i = 0; i < *count; i++) {
+        values[i] = tensor != NULL                       ? (float)sbit__tensor_f64_at(tensor, i)
+                    : attr->type == SBIT_ONNX_ATTR_FLOAT ? attr->f
+                                                         : attr->floats[i];
     }
     return SBIT_OK;
 }

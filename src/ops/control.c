@@ -1022,6 +1022,7 @@ static sbit_status sbit__sequence_empty_infer(const sbit_op_call *call, sbit_err
 {
     const int64_t dtype = sbit_node_int(call->node, "dtype", (int64_t)SBIT_F32);
     sbit_type element = sbit__type_unknown();
+    SBIT__TRY(sbit__op_inputs(call, 0, 0, error));
     if (dtype <= 0 || dtype >= (int64_t)SBIT_DTYPE_COUNT) {
         return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "dtype %lld", (long long)dtype);
     }

@@ -667,9 +667,7 @@ static sbit_status sbit__det_run(const sbit_op_call *call, sbit_error *error)
  * matrices without an inverse are like any other. */
 static sbit_status sbit__det_grad_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
-    sbit__op_same_type(call, 0, 0);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 2, 2, 0, error);
 }
 
 static sbit_status sbit__det_grad_run(const sbit_op_call *call, sbit_error *error)

@@ -182,6 +182,13 @@ static sbit_status sbit__range_count(const sbit_op_call *call, int64_t *count, s
     return SBIT_OK;
 }
 
+/* Integer i of it; i * delta may lie beyond 64 bits though the sum does not. */
+static int64_t sbit__range_at(const sbit_op_call *call, int64_t i)
+{
+    return (int64_t)((uint64_t)sbit__tensor_i64_at(call->in[0], 0) +
+                     (uint64_t)i * (uint64_t)sbit__tensor_i64_at(call->in[2], 0));
+}
+
 static sbit_status sbit__range_infer(const sbit_op_call *call, sbit_error *error)
 {
     sbit_dim ends[3], elems[SBIT__ELEMS_MAX];
@@ -210,8 +217,7 @@ static sbit_status sbit__range_infer(const sbit_op_call *call, sbit_error *error
         return SBIT_OK;
     }
     for (int64_t i = 0; i < count; i++) {
-        elems[i] = sbit__dim(sbit__tensor_i64_at(call->in[0], 0) +
-                             i * sbit__tensor_i64_at(call->in[2], 0));
+        elems[i] = sbit__dim(sbit__range_at(call, i));
     }
     sbit__op_set_elems(call, 0, elems, count);
     return SBIT_OK;
@@ -228,11 +234,10 @@ static sbit_status sbit__range_run(const sbit_op_call *call, sbit_error *error)
         return SBIT_OK;
     }
     const bool ints = (SBIT_T(start->dtype) & SBIT_T_INTS) != 0;
-    const int64_t a = sbit__tensor_i64_at(start, 0), d = sbit__tensor_i64_at(delta, 0);
     const double f = sbit__tensor_f64_at(start, 0), step = sbit__tensor_f64_at(delta, 0);
     for (int64_t i = 0; i < count; i++) {
         if (ints) {
-            const int64_t v = (int64_t)((uint64_t)a + (uint64_t)i * (uint64_t)d);
+            const int64_t v = sbit__range_at(call, i);
             sbit__convert(SBIT_I64, &v, out->dtype, sbit__elem_at(out->dtype, out->data, i), 1);
         } else {
             sbit__tensor_set_f64(out, i, f + (double)i * step);
@@ -388,7 +393,7 @@ static sbit_status sbit__one_hot_run(const sbit_op_call *call, sbit_error *error
     for (int64_t i = 0; i < sbit_tensor_count(indices); i++) {
         int64_t index = sbit__tensor_i64_at(indices, i);
         if (index < -depth || index >= depth) {
-            continue; /* OneHot-11: such a row is all off */
+            continue; /* such a row is all off; negative ones below opset 11 as ONNX Runtime has them */
         }
         index += index < 0 ? depth : 0;
         sbit__elem_copy(y->dtype, y->data, (i / inner * depth + index) * inner + i % inner,

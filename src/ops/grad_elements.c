@@ -516,9 +516,7 @@ static sbit_status sbit__piece_run(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__zeros_like_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
-    sbit__op_same_type(call, 0, 0);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 1, 1, 0, error);
 }
 
 static sbit_status sbit__zeros_like_run(const sbit_op_call *call, sbit_error *error)
@@ -569,9 +567,7 @@ static void sbit__cum_prod_grad_range(void *data, int64_t begin, int64_t end, in
 
 static sbit_status sbit__cum_prod_grad_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
-    sbit__op_same_type(call, 0, 1);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 3, 3, 1, error);
 }
 
 static sbit_status sbit__cum_prod_grad_run(const sbit_op_call *call, sbit_error *error)
@@ -624,9 +620,7 @@ static void sbit__dropout_train_range(void *user, int64_t begin, int64_t end, in
 
 static sbit_status sbit__dropout_train_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
-    sbit__op_same_type(call, 0, 0);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 2, 2, 0, error);
 }
 
 static sbit_status sbit__dropout_train_run(const sbit_op_call *call, sbit_error *error)

@@ -377,9 +377,7 @@ SBIT__SOFTMAX_GRAD(double, sbit__softmax_grad_f64)
 
 static sbit_status sbit__softmax_grad_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
-    sbit__op_same_type(call, 0, 1);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 2, 2, 1, error);
 }
 
 static sbit_status sbit__softmax_grad_run(const sbit_op_call *call, sbit_error *error)

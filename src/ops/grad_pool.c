@@ -21,9 +21,7 @@ typedef struct sbit__pool_grad {
 
 static sbit_status sbit__pool_grad_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
-    sbit__op_same_type(call, 0, 1);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 2, 2, 1, error);
 }
 
 static sbit_status sbit__pool_grad_read(const sbit_op_call *call, sbit__pool_grad *task,

@@ -161,9 +161,7 @@ static sbit_status sbit__loss_run_softmax(const sbit_op_call *call, sbit_error *
  * or of log-probabilities -dy w / W there. */
 static sbit_status sbit__loss_grad_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 3, 4, error));
-    sbit__op_same_type(call, 0, 1);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 3, 4, 1, error);
 }
 
 /* The weight of element i; 0: ignored. */

@@ -214,9 +214,7 @@ static sbit_status sbit__ms_infer_as(const sbit_op_call *call, const char *op_ty
 
 static sbit_status sbit__ms_infer_same(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 1, 4, error));
-    sbit__op_same_type(call, 0, 0);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 1, 4, 0, error);
 }
 
 /* >>FusedConv, FusedGemm: an activation behind */
@@ -604,6 +602,7 @@ typedef struct sbit__expand_heads {
     sbit_value_id query, key, value; /* rank 3 */
     sbit_value_id mask, past_key, past_value;
     sbit_value_id out, present_key, present_value;
+    bool causal; /* query i sees keys 0..past + i */
 } sbit__expand_heads;
 
 static void sbit__expand_attend(sbit__expand *e, const sbit__expand_heads *h)
@@ -624,9 +623,7 @@ static void sbit__expand_attend(sbit__expand *e, const sbit__expand_heads *h)
     outputs[2] = h->present_value;
     attrs[count++] = sbit__attr_int("q_num_heads", heads);
     attrs[count++] = sbit__attr_int("kv_num_heads", heads);
-    /* Query i sees keys 0..past + i. ONNX Runtime leaves the last query's row unmasked, which only
-     * differs where there are more keys than past and queries; the definition says so nowhere. */
-    attrs[count++] = sbit__attr_int("is_causal", sbit_node_int(&e->node, "unidirectional", 0));
+    attrs[count++] = sbit__attr_int("is_causal", h->causal ? 1 : 0);
     if (scale > 0.0f) {
         attrs[count++] = sbit__attr_float("scale", scale);
     }
@@ -754,6 +751,7 @@ static sbit_status sbit__attention_ms_expand(sbit_graph *graph, sbit_node_id id,
         h.past_value = sbit__expand_pick(&e, past, 0, 1);
         total = sbit__expand_sum(&e, total, sbit__expand_length(&e, past, 3));
     }
+    h.causal = sbit_node_int(&e.node, "unidirectional", 0) != 0;
     h.mask = sbit__expand_mask(&e, integers ? 5 : 3, total);
     h.mask = sbit__expand_sum(&e, h.mask, integers ? none : sbit__expand_in(&e, 5));
     h.out = sbit__expand_out(&e, 0);
@@ -832,6 +830,28 @@ static void sbit__mha_inputs(sbit__expand *e, sbit__expand_heads *h)
     }
 }
 
+/* unidirectional where there are not as many new keys as queries: "every token can only attend to
+ * previous tokens" leaves open which key is a query's own. As in ONNX Runtime query i sees keys
+ * 0..past + i, and the last one all. */
+static sbit_value_id sbit__mha_causal(sbit__expand *e, sbit_value_id query, sbit_value_id past,
+                                      sbit_value_id total)
+{
+    static const int64_t column[2] = {-1, 1}, one = 1;
+    const sbit_value_id none = sbit__expand_none;
+    const sbit_value_id length = sbit__expand_length(e, query, 1);
+    const sbit_value_id row = sbit__expand_reshape(e, sbit__expand_range(e, length), column, 2);
+    const sbit_value_id own = past.idx != 0 ? sbit__expand_sum(e, row, past) : row;
+    const sbit_value_id last = sbit__expand_op(e, "Sub", length, sbit__expand_ints(e, &one, 1), NULL, none);
+    sbit_value_id inputs[3], out = sbit__expand_value(e, "causal");
+    inputs[0] = sbit__expand_op(e, "Less", own, sbit__expand_range(e, total), NULL, none);
+    inputs[0] = sbit__expand_op(e, "And", inputs[0],
+                                sbit__expand_op(e, "Less", row, last, NULL, none), NULL, none);
+    inputs[1] = sbit__expand_scalar(e, -(double)INFINITY);
+    inputs[2] = sbit__expand_scalar(e, 0.0);
+    sbit__expand_node(e, "", "Where", inputs, 3, &out, 1, NULL, 0);
+    return out;
+}
+
 static sbit_status sbit__mha_expand(sbit_graph *graph, sbit_node_id id, sbit_error *error)
 {
     sbit__expand e = sbit__expand_begin(graph, id, error);
@@ -859,13 +879,21 @@ static sbit_status sbit__mha_expand(sbit_graph *graph, sbit_node_id id, sbit_err
         sbit__expand_fail(&e, SBIT_ERR_UNSUPPORTED,
                           "past_sequence_length, cache_indirection and output qk are not supported");
     }
-    sbit_value_id total = sbit__expand_length(&e, h.key, 1);
+    sbit_value_id total = sbit__expand_length(&e, h.key, 1), before = sbit__expand_none;
     if (past.idx != 0) {
         h.past_key = past;
         h.past_value = sbit__expand_in(&e, 7);
-        total = sbit__expand_sum(&e, total, sbit__expand_length(&e, past, 2));
+        before = sbit__expand_length(&e, past, 2);
+        total = sbit__expand_sum(&e, total, before);
     }
     h.mask = sbit__expand_sum(&e, sbit__expand_mask(&e, 4, total), sbit__expand_in(&e, 5));
+    if (sbit_node_int(&e.node, "unidirectional", 0) != 0) {
+        const sbit_type *q = sbit__expand_in_type(&e, 0), *k = sbit__expand_in_type(&e, 1);
+        h.causal = k == NULL || sbit__dim_equal(q->dims[1], k->dims[k->rank == 4 ? 2 : 1]);
+        if (!h.causal) {
+            h.mask = sbit__expand_sum(&e, h.mask, sbit__mha_causal(&e, h.query, before, total));
+        }
+    }
     h.out = sbit__expand_out(&e, 0);
     h.present_key = sbit__expand_out(&e, 1);
     h.present_value = sbit__expand_out(&e, 2);
@@ -877,9 +905,7 @@ static sbit_status sbit__mha_expand(sbit_graph *graph, sbit_node_id id, sbit_err
  * 0, 1 ... L - 1. */
 static sbit_status sbit__rotary_ms_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 4, 4, error));
-    sbit__op_same_type(call, 0, 0);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 4, 4, 0, error);
 }
 
 static sbit_status sbit__rotary_ms_expand(sbit_graph *graph, sbit_node_id id, sbit_error *error)

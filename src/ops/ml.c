@@ -83,6 +83,16 @@ SBIT__FN sbit_status sbit__ml_input(const sbit_op_call *call, sbit_dim *rows, sb
                : sbit_op_fail(call, SBIT_ERR_SHAPE, error, "its input is [N, features]");
 }
 
+SBIT__FN void sbit__ml_rows_type(const sbit_op_call *call, sbit_dtype dtype, sbit_dim rows,
+                                 int64_t width)
+{
+    sbit_type *out = sbit__op_out(call, 0, dtype, 2);
+    if (out != NULL) {
+        out->dims[0] = rows;
+        out->dims[1] = sbit__dim(width);
+    }
+}
+
 SBIT__FN void sbit__ml_size(const sbit_tensor *x, int64_t *rows, int64_t *features)
 {
     *rows = x->rank == 2 ? x->dims[0] : 1;
@@ -264,9 +274,7 @@ static sbit_status sbit__features_run(const sbit_op_call *call, sbit_error *erro
 
 static sbit_status sbit__binarizer_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
-    sbit__op_same_type(call, 0, 0);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 1, 1, 0, error);
 }
 
 static sbit_status sbit__binarizer_run(const sbit_op_call *call, sbit_error *error)

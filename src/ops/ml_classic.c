@@ -333,11 +333,7 @@ static sbit_status sbit__ml_linear_regressor_infer(const sbit_op_call *call, sbi
     sbit__ml_linear m;
     SBIT__TRY(sbit__ml_input(call, &rows, &features, error));
     SBIT__TRY(sbit__ml_linear_of(call, false, features, &m, error));
-    sbit_type *out = sbit__op_out(call, 0, SBIT_F32, 2);
-    if (out != NULL) {
-        out->dims[0] = rows;
-        out->dims[1] = sbit__dim(m.rows);
-    }
+    sbit__ml_rows_type(call, SBIT_F32, rows, m.rows);
     return SBIT_OK;
 }
 
@@ -564,11 +560,7 @@ static sbit_status sbit__svm_regressor_infer(const sbit_op_call *call, sbit_erro
     sbit__svm m;
     SBIT__TRY(sbit__ml_input(call, &rows, &features, error));
     SBIT__TRY(sbit__svm_of(call, false, features, &m, error));
-    sbit_type *out = sbit__op_out(call, 0, SBIT_F32, 2);
-    if (out != NULL) {
-        out->dims[0] = rows;
-        out->dims[1] = sbit__dim(1);
-    }
+    sbit__ml_rows_type(call, SBIT_F32, rows, 1);
     return SBIT_OK;
 }
 

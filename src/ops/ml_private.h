@@ -44,6 +44,9 @@ SBIT__FN sbit_status sbit__ml_word(const sbit_op_call *call, const char *name,
 /* The only input [N, features], or [features] for N = 1; dims that are not known stay so. */
 SBIT__FN sbit_status sbit__ml_input(const sbit_op_call *call, sbit_dim *rows, sbit_dim *features,
                                     sbit_error *error);
+/* infer: output 0 is [rows, width]. */
+SBIT__FN void sbit__ml_rows_type(const sbit_op_call *call, sbit_dtype dtype, sbit_dim rows,
+                                 int64_t width);
 /* run: the same of a tensor. */
 SBIT__FN void sbit__ml_size(const sbit_tensor *x, int64_t *rows, int64_t *features);
 

@@ -135,8 +135,25 @@ static sbit_status sbit__forest_check(const sbit_op_call *call, const sbit__fore
 
 /* >>ml-trees TreeEnsemble: children are nodes or leaves, which stand behind the nodes here */
 
+/* Lists that all versions have, one entry a node. */
+typedef struct sbit__tree_lists {
+    sbit__ml_list features, yes, no, nan_yes;
+} sbit__tree_lists;
+
+/* False: they do not fit n nodes. */
+static bool sbit__tree_lists_of(const sbit_op_call *call, int64_t n, sbit__tree_lists *out)
+{
+    out->features = sbit__ml_list_of(call, "nodes_featureids");
+    out->yes = sbit__ml_list_of(call, "nodes_truenodeids");
+    out->no = sbit__ml_list_of(call, "nodes_falsenodeids");
+    out->nan_yes = sbit__ml_list_of(call, "nodes_missing_value_tracks_true");
+    return out->features.count == n && out->yes.count == n && out->no.count == n &&
+           (out->nan_yes.count == 0 || out->nan_yes.count == n);
+}
+
 typedef struct sbit__trees {
-    sbit__ml_list roots, features, yes, no, yes_leaf, no_leaf, targets, nan_yes;
+    sbit__tree_lists of;
+    sbit__ml_list roots, yes_leaf, no_leaf, targets;
     const sbit_tensor *splits, *modes, *weights, *members;
     int64_t nodes, leaves, n_targets, aggregate, post;
 } sbit__trees;
@@ -166,24 +183,20 @@ static sbit_status sbit__trees_of(const sbit_op_call *call, sbit__trees *t, sbit
     t->nodes = sbit_tensor_count(t->splits);
     t->leaves = sbit_tensor_count(t->weights);
     t->roots = sbit__ml_list_of(call, "tree_roots");
-    t->features = sbit__ml_list_of(call, "nodes_featureids");
-    t->yes = sbit__ml_list_of(call, "nodes_truenodeids");
-    t->no = sbit__ml_list_of(call, "nodes_falsenodeids");
     t->yes_leaf = sbit__ml_list_of(call, "nodes_trueleafs");
     t->no_leaf = sbit__ml_list_of(call, "nodes_falseleafs");
     t->targets = sbit__ml_list_of(call, "leaf_targetids");
-    t->nan_yes = sbit__ml_list_of(call, "nodes_missing_value_tracks_true");
-    bool good = t->roots.ints != NULL && t->features.count == t->nodes && t->yes.count == t->nodes &&
-                t->no.count == t->nodes && t->yes_leaf.count == t->nodes &&
-                t->no_leaf.count == t->nodes && t->targets.count == t->leaves &&
-                (t->nan_yes.count == 0 || t->nan_yes.count == t->nodes) &&
+    bool good = sbit__tree_lists_of(call, t->nodes, &t->of) && t->roots.ints != NULL &&
+                t->yes_leaf.count == t->nodes && t->no_leaf.count == t->nodes &&
+                t->targets.count == t->leaves &&
                 sbit_tensor_count(t->modes) == t->nodes && t->nodes + t->leaves < INT32_MAX &&
                 t->n_targets >= 1 && t->n_targets < INT32_MAX && t->aggregate >= 0 &&
                 t->aggregate <= SBIT__TREES_MAX && t->post >= 0 && t->post <= SBIT__ML_PROBIT;
     for (int64_t i = 0; good && i < t->nodes; i++) {
-        const int64_t yes = t->yes.ints[i], no = t->no.ints[i];
+        const int64_t yes = t->of.yes.ints[i], no = t->of.no.ints[i];
         const int64_t mode = sbit__tensor_i64_at(t->modes, i);
-        good = t->features.ints[i] >= 0 && t->features.ints[i] < INT32_MAX && yes >= 0 && no >= 0 &&
+        good = t->of.features.ints[i] >= 0 && t->of.features.ints[i] < INT32_MAX && yes >= 0 &&
+               no >= 0 &&
                yes < (t->yes_leaf.ints[i] != 0 ? t->leaves : t->nodes) && mode >= 0 &&
                no < (t->no_leaf.ints[i] != 0 ? t->leaves : t->nodes) && mode < SBIT__TREE_LEAF;
     }
@@ -202,13 +215,8 @@ static sbit_status sbit__trees_infer(const sbit_op_call *call, sbit_error *error
     if (x->rank >= 0 && x->rank != 2) {
         return sbit__ml_bad(call, "its input is [N, features]", error);
     }
-    sbit_type *out = sbit__op_out(call, 0, x->dtype, 2);
-    if (out != NULL && x->rank == 2) {
-        out->dims[0] = x->dims[0];
-    }
-    if (out != NULL) {
-        out->dims[1] = sbit__dim(trees.n_targets);
-    }
+    sbit__ml_rows_type(call, x->dtype, x->rank == 2 ? x->dims[0] : sbit__dim_any(),
+                       trees.n_targets);
     return SBIT_OK;
 }
 
@@ -254,11 +262,11 @@ static sbit_status sbit__trees_prepare(const sbit_op_call *call, sbit_error *err
     for (int64_t i = 0; i < t.nodes; i++) {
         sbit__tree_node *node = &f.nodes[i];
         node->split = sbit__tensor_f64_at(t.splits, i);
-        node->feature = (int32_t)t.features.ints[i];
-        node->yes = (int32_t)(t.yes.ints[i] + (t.yes_leaf.ints[i] != 0 ? t.nodes : 0));
-        node->no = (int32_t)(t.no.ints[i] + (t.no_leaf.ints[i] != 0 ? t.nodes : 0));
+        node->feature = (int32_t)t.of.features.ints[i];
+        node->yes = (int32_t)(t.of.yes.ints[i] + (t.yes_leaf.ints[i] != 0 ? t.nodes : 0));
+        node->no = (int32_t)(t.of.no.ints[i] + (t.no_leaf.ints[i] != 0 ? t.nodes : 0));
         node->mode = (int32_t)sbit__tensor_i64_at(t.modes, i);
-        node->nan_yes = t.nan_yes.count > 0 && t.nan_yes.ints[i] != 0;
+        node->nan_yes = t.of.nan_yes.count > 0 && t.of.nan_yes.ints[i] != 0;
     }
     for (int64_t i = 0; i < t.leaves; i++) {
         f.nodes[t.nodes + i].mode = SBIT__TREE_LEAF;
@@ -279,8 +287,8 @@ static sbit_status sbit__trees_prepare(const sbit_op_call *call, sbit_error *err
  * among them, any votes for a leaf */
 
 typedef struct sbit__old_trees {
-    sbit__ml_list trees, ids, features, values, yes, no, nan_yes;
-    sbit__ml_list vote_trees, vote_ids, targets, weights, base;
+    sbit__tree_lists of;
+    sbit__ml_list trees, ids, values, vote_trees, vote_ids, targets, weights, base;
     const sbit_attr *modes;
     sbit__ml_classes classes;
     int64_t n_targets;
@@ -302,11 +310,7 @@ static sbit_status sbit__old_trees_of(const sbit_op_call *call, bool classifies,
     memset(t, 0, sizeof *t);
     t->trees = sbit__ml_list_of(call, "nodes_treeids");
     t->ids = sbit__ml_list_of(call, "nodes_nodeids");
-    t->features = sbit__ml_list_of(call, "nodes_featureids");
     t->values = sbit__ml_list_or_tensor(call, "nodes_values");
-    t->yes = sbit__ml_list_of(call, "nodes_truenodeids");
-    t->no = sbit__ml_list_of(call, "nodes_falsenodeids");
-    t->nan_yes = sbit__ml_list_of(call, "nodes_missing_value_tracks_true");
     t->modes = sbit_node_attr(call->node, "nodes_modes");
     t->vote_trees = sbit__old_trees_list(call, classifies, "treeids");
     t->vote_ids = sbit__old_trees_list(call, classifies, "nodeids");
@@ -324,9 +328,8 @@ static sbit_status sbit__old_trees_of(const sbit_op_call *call, bool classifies,
     }
     SBIT__TRY(sbit__ml_post_of(call, &t->post, error));
     const int64_t n = t->trees.count, votes = t->targets.count;
-    const bool good = n > 0 && n < INT32_MAX && t->ids.count == n && t->features.count == n &&
-                      t->values.count == n && t->yes.count == n && t->no.count == n &&
-                      (t->nan_yes.count == 0 || t->nan_yes.count == n) && t->modes != NULL &&
+    const bool good = n > 0 && n < INT32_MAX && t->ids.count == n && t->values.count == n &&
+                      sbit__tree_lists_of(call, n, &t->of) && t->modes != NULL &&
                       (int64_t)t->modes->count == n && t->vote_trees.count == votes &&
                       t->vote_ids.count == votes && t->weights.count == votes &&
                       votes < INT32_MAX && t->n_targets >= 1 && t->n_targets < INT32_MAX &&
@@ -386,8 +389,8 @@ static sbit_status sbit__old_trees_nodes(const sbit_op_call *call, const sbit__o
         node->id = t->ids.ints[i];
         node->from = (int32_t)i;
         node->mode = sbit__old_trees_mode(t->modes->strings[i]);
-        node->nan_yes = t->nan_yes.count > 0 && t->nan_yes.ints[i] != 0;
-        const int64_t feature = node->mode == SBIT__TREE_LEAF ? 0 : t->features.ints[i];
+        node->nan_yes = t->of.nan_yes.count > 0 && t->of.nan_yes.ints[i] != 0;
+        const int64_t feature = node->mode == SBIT__TREE_LEAF ? 0 : t->of.features.ints[i];
         if (node->mode < 0 || feature < 0 || feature >= INT32_MAX) {
             return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
                                 "node %lld of tree %lld has no feature or no known mode",
@@ -404,8 +407,8 @@ static sbit_status sbit__old_trees_nodes(const sbit_op_call *call, const sbit__o
                                 (long long)node->tree);
         }
         if (node->mode != SBIT__TREE_LEAF) {
-            node->yes = sbit__old_trees_find(f, node->tree, t->yes.ints[node->from]);
-            node->no = sbit__old_trees_find(f, node->tree, t->no.ints[node->from]);
+            node->yes = sbit__old_trees_find(f, node->tree, t->of.yes.ints[node->from]);
+            node->no = sbit__old_trees_find(f, node->tree, t->of.no.ints[node->from]);
             if (node->yes < 0 || node->no < 0) {
                 return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
                                     "a child of node %lld of tree %lld is not there",
@@ -506,11 +509,7 @@ static sbit_status sbit__old_trees_regressor_infer(const sbit_op_call *call, sbi
     sbit__old_trees t;
     SBIT__TRY(sbit__ml_input(call, &rows, &features, error));
     SBIT__TRY(sbit__old_trees_of(call, false, &t, error));
-    sbit_type *out = sbit__op_out(call, 0, SBIT_F32, 2);
-    if (out != NULL) {
-        out->dims[0] = rows;
-        out->dims[1] = sbit__dim(t.n_targets);
-    }
+    sbit__ml_rows_type(call, SBIT_F32, rows, t.n_targets);
     return SBIT_OK;
 }
 

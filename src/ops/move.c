@@ -486,7 +486,8 @@ static sbit_status sbit__split_infer(const sbit_op_call *call, sbit_error *error
     sbit_dim elems[SBIT__ELEMS_MAX];
     int64_t count = 0, at = 0;
     int32_t axis = 0;
-    SBIT__TRY(sbit__op_inputs(call, 1, 2, error));
+    const int32_t version = call->row->since_version; /* sizes are an attribute from 2 to 11 */
+    SBIT__TRY(sbit__op_inputs(call, 1, version >= 2 && version < 13 ? 1 : 2, error));
     x = call->in_type[0];
     for (int32_t i = 0; i < call->output_count; i++) {
         sbit__op_same_type(call, i, 0);
@@ -1082,7 +1083,7 @@ static sbit_status sbit__pad_infer(const sbit_op_call *call, sbit_error *error)
     }
     SBIT__TRY(sbit__pads_read(call, x->rank, &pads, error));
     for (int32_t i = 0; pads.known && i < x->rank; i++) {
-        out->dims[i] = sbit__dim_add(sbit__dim_add(x->dims[i], pads.before[i]), pads.after[i]);
+        out->dims[i] = sbit__dim_add(x->dims[i], sbit__dim_add(pads.before[i], pads.after[i]));
         if (sbit__dim_known(out->dims[i]) && out->dims[i].value < 0) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "pads cut more than axis %d has",
                                 (int)i);
@@ -1113,10 +1114,9 @@ static sbit_status sbit__pad_constant(const sbit_op_call *call, const sbit_tenso
 /* Cuts negative pads off the input; what is left is written into y at to[], size[] each axis. */
 static void sbit__pad_clip(int64_t size, int64_t before, int64_t after, sbit__pad_axis *axis)
 {
-    const int64_t cut_before = before < 0 ? -before : 0, cut_after = after < 0 ? -after : 0;
-    axis->first = cut_before < size ? cut_before : size;
-    axis->size = size - axis->first - cut_after;
-    axis->size = axis->size < 0 ? 0 : axis->size;
+    axis->first = before >= 0 ? 0 : before > -size ? -before : size;
+    axis->size = size - axis->first;
+    axis->size = after >= 0 ? axis->size : after > -axis->size ? axis->size + after : 0;
     axis->before = before > 0 ? before : 0;
 }
 
@@ -1129,6 +1129,9 @@ static void sbit__pad_middle(const sbit_op_call *call, const sbit__pad_task *tas
         const sbit__pad_axis *axis = &task->axes[i];
         const int64_t room = task->y->dims[i] - axis->before; /* cuts may reach into the pads */
         dims[i] = axis->size < room ? axis->size : room < 0 ? 0 : room;
+        if (dims[i] == 0) {
+            return; /* pads may be as large as int64 */
+        }
         x0 += axis->first * from[i];
         y0 += axis->before * to[i];
     }
@@ -1148,7 +1151,7 @@ static sbit_status sbit__pad_run(const sbit_op_call *call, sbit_error *error)
     SBIT__TRY(sbit__pads_read(call, x->rank, &pads, error));
     for (int32_t i = 0; i < x->rank; i++) {
         const sbit_dim size =
-            sbit__dim_add(sbit__dim_add(sbit__dim(x->dims[i]), pads.before[i]), pads.after[i]);
+            sbit__dim_add(sbit__dim(x->dims[i]), sbit__dim_add(pads.before[i], pads.after[i]));
         if (!pads.known || !sbit__dim_known(size) || size.value < 0) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
                                 "axis %d becomes negative or too "

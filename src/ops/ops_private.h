@@ -175,6 +175,9 @@ SBIT__FN sbit_status sbit__op_kept(const sbit_op_call *call, void *plan, size_t 
 SBIT__FN sbit_type *sbit__op_out(const sbit_op_call *call, int32_t i, sbit_dtype dtype,
                                  int32_t rank);
 SBIT__FN void sbit__op_same_type(const sbit_op_call *call, int32_t output, int32_t input);
+/* infer: min..max inputs; output 0 has the type of input `like`. */
+SBIT__FN sbit_status sbit__op_infer_like(const sbit_op_call *call, int32_t min, int32_t max,
+                                         int32_t like, sbit_error *error);
 SBIT__FN sbit_dim sbit__dim(int64_t value);
 SBIT__FN sbit_dim sbit__dim_any(void);
 SBIT__FN bool sbit__dim_known(sbit_dim dim);           /* a number */

@@ -1126,9 +1126,7 @@ typedef struct sbit__roi_back {
 
 static sbit_status sbit__roialign_grad_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 4, 4, error));
-    sbit__op_same_type(call, 0, 0);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 4, 4, 0, error);
 }
 
 /* One element of dy: `cells` begin at `from`. */

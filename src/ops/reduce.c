@@ -699,9 +699,7 @@ static sbit_status sbit__arg_run(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__cum_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
-    sbit__op_same_type(call, 0, 0);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 2, 2, 0, error);
 }
 
 typedef struct sbit__cum_task {

@@ -260,9 +260,11 @@ static void sbit__unary_shrink_i64(const sbit__unary_args *args, int64_t n, cons
                                    int64_t *y)
 {
     for (int64_t i = 0; i < n; i++) {
-        double v = (double)x[i];
+        const sbit_dtype wide = args->is_unsigned ? SBIT_U64 : SBIT_I64;
+        double v = 0.0;
+        sbit__convert(wide, &x[i], SBIT_F64, &v, 1);
         sbit__unary_shrink_f64(args, 1, &v, &v);
-        sbit__convert(SBIT_F64, &v, SBIT_I64, &y[i], 1);
+        sbit__convert(SBIT_F64, &v, wide, &y[i], 1);
     }
 }
 SBIT__UNARY_RUN_ATTRS(shrink, "bias", 0.0f, "lambd", 0.5f, sbit__unary_shrink_i64)
@@ -308,7 +310,7 @@ SBIT__UNARY_RUN(sign, 0.0f, 0.0f, sbit__unary_sign_i64)
 
 SBIT__UNARY_KERNEL_F32(erf, SBIT__UNARY_ERF)
 SBIT__UNARY_F64(erf, erf(x))
-SBIT__UNARY_I64(erf, (int64_t)erf((double)x))
+SBIT__UNARY_I64(erf, (int64_t)erf(args->is_unsigned ? (double)(uint64_t)x : (double)x))
 SBIT__UNARY_RUN(erf, 0.0f, 0.0f, sbit__unary_erf_i64)
 
 SBIT__UNARY_F32(bit_not, x)
@@ -397,9 +399,7 @@ static sbit_status sbit__unary_not_run(const sbit_op_call *call, sbit_error *err
 
 static sbit_status sbit__unary_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
-    sbit__op_same_type(call, 0, 0);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 1, 1, 0, error);
 }
 
 static sbit_status sbit__unary_infer_bool(const sbit_op_call *call, sbit_error *error)

@@ -724,6 +724,49 @@ static sbit_status sbit__down_bfloat(sbit__opset *down, const sbit_node *node, s
                : SBIT_OK;
 }
 
+/* Indices of OneHot count from the end since opset 11. Below, what is negative is nothing to the
+ * definition, and counts from the end in ONNX Runtime and here; so no index stays negative. */
+static sbit_status sbit__down_one_hot(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    const sbit_type *x = sbit__down_type(down, sbit__node_in(node, 0));
+    const char *name = sbit_graph_value(down->graph, node->outputs[0])->name;
+    const sbit_attr to = sbit__attr_int("to", (int64_t)SBIT_I64);
+    sbit_value_id in[3], depth[2], zero, below[2];
+    SBIT__TRY(sbit__down_bfloat(down, node, error));
+    if (!sbit__down_over(down, 11) || !down->change ||
+        (x != NULL && (SBIT_T(x->dtype) & SBIT_T_UNSIGNED) != 0)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__emit(down->graph, node->id, "Cast", name, &node->inputs[0], 1, &to, 1, &in[2],
+                         error));
+    SBIT__TRY(sbit__emit(down->graph, node->id, "Cast", name, &node->inputs[1], 1, &to, 1,
+                         &depth[0], error));
+    SBIT__TRY(sbit__add_ints(down->graph, "scalar", NULL, 0, &depth[1], error)); /* or of rank 1 */
+    SBIT__TRY(sbit__emit(down->graph, node->id, "Reshape", name, depth, 2, NULL, 0, &in[1], error));
+    SBIT__TRY(sbit__add_scalar(down->graph, "zero", SBIT_I64, 0, 0.0, &zero, error));
+    depth[0] = in[1];
+    for (int i = 0; i < 2; i++) { /* from the end; what is before the first becomes depth */
+        below[0] = depth[1] = in[2];
+        below[1] = zero;
+        SBIT__TRY(sbit__emit(down->graph, node->id, "Less", name, below, 2, NULL, 0, &in[0], error));
+        if (i == 0) {
+            SBIT__TRY(
+                sbit__emit(down->graph, node->id, "Add", name, depth, 2, NULL, 0, &in[1], error));
+        }
+        SBIT__TRY(sbit__emit(down->graph, node->id, "Where", name, in, 3, NULL, 0, &in[2], error));
+        in[1] = depth[0];
+    }
+    return sbit_graph_set_node_input(down->graph, node->id, 0, in[2], error);
+}
+
+static sbit_status sbit__down_attention(sbit__opset *down, const sbit_node *node, sbit_error *error)
+{
+    (void)error;
+    return sbit__down_over(down, 24) && sbit__node_in(node, 6).idx != 0
+               ? sbit__down_problem(down, node, "%s", "nonpad_kv_seqlen came with opset 24")
+               : SBIT_OK;
+}
+
 /* Axes of Slice-10 and indices of Gather-1 are not negative. */
 static sbit_status sbit__down_slice(sbit__opset *down, const sbit_node *node, sbit_error *error)
 {
@@ -913,6 +956,7 @@ static const struct {
     const char *op_type;
     sbit__down_fn convert;
 } sbit__down_rows[] = {
+    {"Attention", sbit__down_attention},
     {"AveragePool", sbit__down_pool},
     {"Cast", sbit__down_cast},
     {"CastLike", sbit__down_cast_like},
@@ -935,7 +979,7 @@ static const struct {
     {"Min", sbit__down_many},
     {"Mish", sbit__down_mish},
     {"Mod", sbit__down_mod},
-    {"OneHot", sbit__down_bfloat},
+    {"OneHot", sbit__down_one_hot},
     {"Pad", sbit__down_pad},
     {"Pow", sbit__down_pow},
     {"QuantizeLinear", sbit__down_quantize},

@@ -5,8 +5,10 @@ import collections
 import json
 import os
 import re
+import tempfile
 
 import onnx
+from onnx import helper
 
 from _common import check, finish, tool
 
@@ -60,6 +62,41 @@ def check_forms(rows):
     check(not differ, "numbers of outputs are those of the schemas: %s" % sorted(differ))
 
 
+def check_surplus(rows):
+    """One input more than the schema of each version has is an error; test_malformed's table."""
+    kind = onnx.defs.OpSchema.AttrType
+    values = {kind.INT: 1, kind.INTS: [1], kind.FLOAT: 1.0, kind.FLOATS: [1.0], kind.STRINGS: ["A"], kind.STRING: "RIGHT",
+              kind.TENSOR: helper.make_tensor("t", 1, [1], [1.0]), kind.GRAPH: helper.make_graph([], "b", [], [])}
+    most, tried, unknown = {}, 0, onnx.TypeProto()
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain not in DOMAINS or schema.name not in rows:
+            continue
+        most[schema.name] = max(most.get(schema.name, 0), schema.max_input)
+        if schema.deprecated or schema.max_input > 100:
+            continue
+        attrs = {name: values[attr.type] for name, attr in schema.attributes.items() if attr.required}
+        inputs = ["x%d" % i for i in range(schema.max_input + 1)]
+        node = helper.make_node(schema.name, inputs, ["y"], "broken", domain=schema.domain, **attrs)
+        graph = helper.make_graph([node], "g", [helper.make_value_info(x, unknown) for x in inputs],
+                                  [helper.make_value_info("y", unknown)])
+        imports = [helper.make_opsetid(schema.domain, schema.since_version)]
+        imports += [helper.make_opsetid("", 18)] if schema.domain else []
+        with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+            file.write(helper.make_model(graph, opset_imports=imports, ir_version=8).SerializeToString())
+            file.flush()
+            said = "".join(tool("check", file.name)[1:])
+        wanted = "no input" if schema.name == "Constant" else "it has %d inputs" % len(inputs)
+        tried += 1
+        if wanted not in said:
+            check(False, "%s-%d takes %d inputs: %s" % (schema.name, schema.since_version, len(inputs), said[:200]))
+    check(tried > 500, "one input more than %d schemas have is an error" % tried)
+    with open(os.path.join(os.path.dirname(__file__), "..", "test_malformed.c")) as file:
+        text = file.read().split("max_inputs[] =")[1].split(";")[0]
+    have = {word.split(":")[0]: int(word.split(":")[1]) for word in "".join(re.findall(r'"(.*?)"', text)).split()}
+    fixed = {name: count for name, count in most.items() if count <= 100}
+    check(have == fixed, "test_malformed.c knows how many inputs there are: %s" % sorted(set(have.items()) ^ set(fixed.items())))
+
+
 def main():
     types = table()
     rows = {r["op_type"] for r in json.loads(tool("operators", "--json")[1])["operators"]}
@@ -81,6 +118,7 @@ def main():
             if lacks:
                 check(False, "%s.%s may be %s, not only %s" % (op_type, name, sorted(lacks), sorted(have)))
     check_forms(rows)
+    check_surplus(rows)
     check(compared > 500, "%d attributes are compared" % compared)
     finish("check_schemas")
 
