@@ -723,6 +723,13 @@ TEST(pads_in_every_mode)
     check_op(13, "Pad", far_back, 2, NULL, 0, F32("2", none));
 }
 
+TEST(hard_sigmoid_of_what_is_no_number_is_none)
+{
+    const double x[] = {(double)NAN, -9.0, 9.0, 0.0}, y[] = {(double)NAN, 0.0, 1.0, 0.5};
+    const sbit_tensor in = build_tensor(SBIT_F64, "4", x);
+    check_op(22, "HardSigmoid", &in, 1, NULL, 0, build_tensor(SBIT_F64, "4", y));
+}
+
 TEST(integers_at_their_ends)
 {
     static const int64_t ends[] = {INT64_MIN, INT64_MAX, INT64_MAX}, places[] = {INT64_MIN, -1, INT64_MAX - 1};

@@ -859,7 +859,7 @@ static double sbit__rnn_activate64(const sbit__rnn *rnn, const sbit__rnn_functio
     case SBIT__RNN_SCALED_TANH:
         return a * tanh(b * x);
     case SBIT__RNN_HARD_SIGMOID:
-        return fmin(fmax(a * x + b, 0.0), 1.0);
+        return a * x + b < 0.0 ? 0.0 : a * x + b > 1.0 ? 1.0 : a * x + b; /* NaN stays */
     case SBIT__RNN_ELU:
         return x >= 0.0 ? x : a * expm1(x);
     case SBIT__RNN_SOFTSIGN:

@@ -234,7 +234,7 @@ static void sbit__unary_hard_sigmoid_f32(const sbit__unary_args *args, int64_t n
     args->kernels->f32_scale_add(n, x, args->a, args->b, y);
     sbit__unary_activate(args, SBIT__ACT_CLAMP, 0.0f, 1.0f, n, y, y);
 }
-SBIT__UNARY_F64(hard_sigmoid, fmax(0.0, fmin(1.0, a *x + b)))
+SBIT__UNARY_F64(hard_sigmoid, a *x + b < 0.0 ? 0.0 : a * x + b > 1.0 ? 1.0 : a * x + b) /* NaN stays */
 SBIT__UNARY_RUN_ATTRS(hard_sigmoid, "alpha", 0.2f, "beta", 0.5f, NULL)
 
 static void sbit__unary_swish_f32(const sbit__unary_args *args, int64_t n, const float *x, float *y)

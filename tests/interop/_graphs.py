@@ -2,8 +2,8 @@
 
     model, feeds = graph(seed)          any float network: 3 to 25 nodes of some 60 operators
     model, feeds = graph(seed, "cnn")   layers of convolutional networks only (to be quantized, pruned)
-    model, feeds = graph(seed, "typed") tensors of any type: integers, bool, float16, double, text; Loop, Scan, sequences,
-                                        functions, quantized numbers
+    model, feeds = graph(seed, "typed") tensors of any type: integers, bool, float16, float8, double, text; Loop, Scan,
+                                        sequences, SequenceMap, optionals, functions, quantized numbers
 
 A graph depends on the seed alone. Values are kept tame: no division by small numbers, no logarithm
 of what may be negative. Each node's output shapes come from ONNX's own shape inference.
@@ -12,7 +12,7 @@ import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
-OPSETS = (11, 12, 13, 14, 16, 17, 18, 19, 20, 21)
+OPSETS = (7, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 20, 21)
 UNARY = ("Relu", "Sigmoid", "Tanh", "Abs", "Neg", "Erf", "Softplus", "Softsign", "Floor", "Ceil", "Elu", "Selu",
          "LeakyRelu", "HardSigmoid", "ThresholdedRelu", "Celu", "Sin", "Cos", "Atan", "Identity", "Round", "Sign")
 ACTIVATIONS = ("Relu", "LeakyRelu", "Sigmoid", "HardSigmoid", "Clip", "HardSwish", "SiLU", "PRelu", "Tanh")
@@ -142,7 +142,10 @@ class Builder:
     def activation(self, x):
         op = self.pick(*ACTIVATIONS)
         if op == "Clip":
-            return self.node("Clip", [x, self.constant(self.pick(0.0, -1.0)), self.constant(self.pick(6.0, 1.0))])
+            low, high = self.pick(0.0, -1.0), self.pick(6.0, 1.0)
+            if self.opset < 11:
+                return self.node("Clip", [x], min=low, max=high)
+            return self.node("Clip", [x, self.constant(low), self.constant(high)])
         if op == "SiLU":
             return self.node("Mul", [x, self.node("Sigmoid", [x])])
         if op == "HardSwish" and self.opset < 14:
@@ -234,6 +237,8 @@ class Builder:
         axis = self.some(0, len(shape) - 1)
         step = self.pick(1, 1, 2, -1)
         start, end = (self.some(0, shape[axis] - 1), 9999) if step > 0 else (-1, -9999)
+        if self.opset < 10:
+            return self.node("Slice", [x], starts=[max(start, 0)], ends=[9999], axes=[axis])
         return self.node("Slice", [x, self.ints([start]), self.ints([end]), self.ints([axis]), self.ints([step])])
 
     def transpose(self, x):
@@ -318,6 +323,8 @@ class Builder:
         mode = self.pick("constant", "reflect", "edge")
         most = min(shape) - 1 if mode == "reflect" else 2
         pads = [self.some(0, max(0, min(2, most))) for _ in range(2 * len(shape))]
+        if self.opset < 11:
+            return self.node("Pad", [x], pads=pads, mode=mode, value=0.5)
         return self.node("Pad", [x, self.ints(pads)] + ([self.constant(0.5)] if mode == "constant" else []), mode=mode)
 
     def resize(self, x):
@@ -331,17 +338,26 @@ class Builder:
         scales = self.constant([1.0, 1.0, down, self.pick(1.0, 2.0, 3.0)])
         if int(self.shapes[x][2]) < 2:
             return None
+        if self.opset < 11:  # Upsample, then Resize with its inputs
+            if self.opset < 10 and down < 1:
+                return None
+            times = [1.0, 1.0, down, self.pick(1.0, 2.0, 3.0)]
+            if self.opset < 9:
+                return self.node("Upsample", [x], mode=mode, scales=times)
+            return self.node("Upsample" if self.opset == 9 else "Resize", [x, self.constant(times)], mode=mode)
         roi = "" if self.opset >= 13 else self.constant([])
         return self.node("Resize", [x, roi, scales], **attrs)
 
     def gather(self, x):
         shape = self.shapes[x]
         axis = self.some(0, len(shape) - 1)
-        index = self.rng.integers(-shape[axis], shape[axis], self.pick((), (2,), (3,)))
+        index = self.rng.integers(-shape[axis] if self.opset >= 11 else 0, shape[axis], self.pick((), (2,), (3,)))
         return self.node("Gather", [x, self.ints(index)], axis=axis)
 
     def depth_to_space(self, x):
         n, c, h, w = self.shapes[x]
+        if c % 4 == 0 and self.opset < 11:
+            return self.node("DepthToSpace", [x], blocksize=2)
         if c % 4 == 0:
             return self.node("DepthToSpace", [x], blocksize=2, mode=self.pick("DCR", "CRD"))
         return self.node("SpaceToDepth", [x], blocksize=2) if h % 2 == 0 and w % 2 == 0 else None
@@ -428,6 +444,7 @@ class Builder:
 F32, F64, F16, BOOL, TEXT = (getattr(TensorProto, n) for n in ("FLOAT", "DOUBLE", "FLOAT16", "BOOL", "STRING"))
 I8, I16, I32, I64 = (getattr(TensorProto, "INT%d" % n) for n in (8, 16, 32, 64))
 U8, U16, U32, U64 = (getattr(TensorProto, "UINT%d" % n) for n in (8, 16, 32, 64))
+EIGHTS = tuple(getattr(TensorProto, "FLOAT8" + n) for n in ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ"))
 INTS = (I8, I16, I32, I64, U8, U16, U32, U64)
 NUMBERS = (F32, F64) + INTS
 WIDE = (F32, F64, I32, I64)  # what ONNX Runtime computes with
@@ -563,6 +580,8 @@ class Typed(Builder):
         own = self.types[x][0]
         if own == F32 and self.some(0, 3) == 0:  # there and back: the type is for storage
             return self.node("Cast", [self.node("Cast", [x], to=TensorProto.BFLOAT16)], to=F32)
+        if own == F32 and self.opset >= 19 and self.some(0, 2) == 0:
+            return self.node("Cast", [self.node("Cast", [x], to=self.pick(*EIGHTS), saturate=self.some(0, 1))], to=F32)
         to = self.pick(*(t for t in NUMBERS + (BOOL, F16) if t != own and not (own == F16 and t in INTS)))
         if own in (F32, F64) and to in INTS:
             if self.opset < 12:
@@ -633,16 +652,20 @@ class Typed(Builder):
         axis = self.some(0, len(shape) - 1) if shape and self.opset >= 13 and self.some(0, 1) else None
         dims = () if axis is None else (shape[axis],)
         scale = self.constant(self.rng.uniform(0.05, 0.5, dims))
-        zero = self.constant_of(to, self.rng.integers(0, 6, dims))
+        if self.opset >= 19 and self.some(0, 3) == 0:
+            to = self.pick(*EIGHTS)
+        zeros = (lambda d: self.constant_of(to, numpy.zeros(d))) if to in EIGHTS else (
+            lambda d: self.constant_of(to, self.rng.integers(0, 6, d)))
+        zero = zeros(dims)
         attrs = {} if axis is None else {"axis": axis}
         if shape and self.opset >= 21 and self.some(0, 1):  # blocks along an axis
             axis = self.some(0, len(shape) - 1)
             block = self.pick(*(b for b in range(1, shape[axis] + 1) if shape[axis] % b == 0))
             dims = tuple(d // block if i == axis else d for i, d in enumerate(shape))
-            scale, zero = self.constant(self.rng.uniform(0.05, 0.5, dims)), self.constant_of(to, self.rng.integers(0, 6, dims))
+            scale, zero = self.constant(self.rng.uniform(0.05, 0.5, dims)), zeros(dims)
             attrs = {"axis": axis, "block_size": block}
         q = self.node("QuantizeLinear", [x, scale, zero], **attrs)
-        return self.node("DequantizeLinear", [q, scale, zero], **attrs) if self.some(0, 1) else q
+        return self.node("DequantizeLinear", [q, scale, zero], **attrs) if to in EIGHTS or self.some(0, 1) else q
 
     def dequantize(self):
         x = self.take_of(U8, I8, I32)
@@ -718,9 +741,28 @@ class Typed(Builder):
         items = self.node("SequenceConstruct", [x, x])
         if self.some(0, 1):
             items = self.node("SequenceInsert", [items, x] + [self.constant_of(I64, self.pick(0, 1, -1))] * self.some(0, 1))
+        if self.opset >= 17 and self.some(0, 1):
+            items = self.map(x, items)
         if self.some(0, 1):
             return self.node("ConcatFromSequence", [items], axis=0, new_axis=self.some(0, 1))
         return self.node("SequenceAt", [items, self.constant_of(I64, self.pick(0, -1))])
+
+    def map(self, x, items):
+        """SequenceMap with a tensor beside the sequence."""
+        dtype, shape = self.types[x]
+        item, other, out = (self.name("q") for _ in range(3))
+        y = self.constant_of(dtype, self.values(dtype, shape[-1:]))
+        body = helper.make_graph([helper.make_node(self.pick("Add", "Sub", "Mul"), [item, other], [out])], self.name("body"),
+                                 [self.value_info(item, dtype, shape), self.value_info(other, dtype, shape[-1:])],
+                                 [self.value_info(out, dtype, shape)])
+        return self.node("SequenceMap", [items, y], body=body)
+
+    def optional(self):
+        x = self.take_of(*WIDE, BOOL)
+        if not x or self.opset < 15:
+            return None
+        y = self.node("Optional", [x])
+        return self.node(self.pick("OptionalHasElement", "OptionalGetElement", "OptionalGetElement"), [y])
 
     def loop(self):
         """State and scan output, with a value from outside; ends by the count or by the condition."""
@@ -775,7 +817,7 @@ class Typed(Builder):
 
     LAYERS_TYPED = ("arithmetic", "arithmetic", "divide", "power", "signs", "negative", "compare", "logic", "bits", "select", "cast",
                     "cast", "clip", "half", "floats", "reduce_typed", "best", "sums", "product", "integer_product", "quantize",
-                    "dequantize", "dynamic", "move", "move", "move", "move", "scatter", "text", "sequence", "loop", "scan", "function")
+                    "dequantize", "dynamic", "move", "move", "move", "move", "scatter", "text", "sequence", "sequence", "optional", "loop", "scan", "function")
 
     def grow(self):
         state = len(self.nodes), len(self.constants), len(self.functions), dict(self.types)
