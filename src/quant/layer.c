@@ -131,16 +131,11 @@ static bool sbit__layer_shape(const sbit__layer *layer, const sbit_tensor *x, in
                                                              layer->kernel[2]));
 }
 
-/* The values under the window of group g at a position of a sample; zeros in the padding. */
-static void sbit__layer_column(const sbit__layer *layer, const sbit__layer_sample *s,
-                               const float *x, int64_t g, int64_t position, float *out)
+/* Where in a plane the window's values of a position lie; -1: in the padding. */
+static void sbit__layer_offsets(const sbit__layer *layer, const sbit__layer_sample *s,
+                                int64_t position, int64_t *out)
 {
-    if (!layer->conv) {
-        memcpy(out, x + position * layer->depth, (size_t)layer->depth * sizeof *out);
-        return;
-    }
     const int64_t window = layer->kernel[0] * layer->kernel[1] * layer->kernel[2];
-    const int64_t channels = layer->depth / window, plane = s->in[0] * s->in[1] * s->in[2];
     const int64_t at[3] = {position / (s->out[1] * s->out[2]), position / s->out[2] % s->out[1],
                            position % s->out[2]};
     int64_t from[3];
@@ -153,10 +148,20 @@ static void sbit__layer_column(const sbit__layer *layer, const sbit__layer_sampl
         const int64_t w = from[2] + k % layer->kernel[2] * layer->dilation[2];
         const bool inside =
             z >= 0 && z < s->in[0] && y >= 0 && y < s->in[1] && w >= 0 && w < s->in[2];
-        const float *cell =
-            x + g * channels * plane + (inside ? (z * s->in[1] + y) * s->in[2] + w : 0);
-        for (int64_t c = 0; c < channels; c++) {
-            out[c * window + k] = inside ? cell[c * plane] : 0.0f;
+        out[k] = inside ? (z * s->in[1] + y) * s->in[2] + w : -1;
+    }
+}
+
+/* The values under the window of group g; zeros in the padding. */
+static void sbit__layer_column(const sbit__layer *layer, const sbit__layer_sample *s,
+                               const float *x, int64_t g, const int64_t *offsets, float *out)
+{
+    const int64_t window = layer->kernel[0] * layer->kernel[1] * layer->kernel[2];
+    const int64_t channels = layer->depth / window, plane = s->in[0] * s->in[1] * s->in[2];
+    const float *first = x + g * channels * plane;
+    for (int64_t c = 0; c < channels; c++, first += plane) {
+        for (int64_t k = 0; k < window; k++) {
+            *out++ = offsets[k] >= 0 ? first[offsets[k]] : 0.0f;
         }
     }
 }
@@ -201,7 +206,7 @@ static void sbit__gram_multiply(const sbit__gram *gram, const float *a, const fl
                                 int64_t count, float *product, void *scratch, float *sum)
 {
     const int64_t depth = gram->layer.depth;
-    if (depth < 16) { /* depthwise: thousands of tiny ones */
+    if (depth * count < 1024) { /* tiny ones */
         for (int64_t p = 0; p < count; p++) {
             for (int64_t i = 0; i < depth; i++) {
                 const float x = a[p * depth + i];
@@ -231,29 +236,47 @@ typedef struct sbit__gram_work {
     const float *a, *b;
     int64_t sample_count; /* values of one sample */
     int64_t *position;    /* [chunk]: number of the position, all samples counted through */
+    int64_t *offsets;     /* [chunk][window] */
+    int64_t window;
     int64_t taken;
     float *columns[2], *product;
     void *scratch;
 } sbit__gram_work;
 
+/* The columns of group g, and their sum to `mean`. */
+static void sbit__gram_columns(const sbit__gram *gram, const sbit__gram_work *w, const float *x,
+                               int64_t g, float *columns, float *mean)
+{
+    const int64_t depth = gram->layer.depth, positions = w->sample.positions;
+    for (int64_t i = 0; i < w->taken; i++) {
+        const float *sample = x + w->position[i] / positions * w->sample_count;
+        float *column = columns + i * depth;
+        if (gram->layer.conv) {
+            sbit__layer_column(&gram->layer, &w->sample, sample, g, w->offsets + i * w->window,
+                               column);
+        } else {
+            memcpy(column, sample + w->position[i] % positions * depth,
+                   (size_t)depth * sizeof *column);
+        }
+        for (int64_t k = 0; k < depth; k++) {
+            mean[k] += column[k];
+        }
+    }
+}
+
 static void sbit__gram_flush(sbit__gram *gram, sbit__gram_work *w)
 {
     const int64_t depth = gram->layer.depth;
+    for (int64_t i = 0; i < w->taken && gram->layer.conv; i++) {
+        sbit__layer_offsets(&gram->layer, &w->sample, w->position[i] % w->sample.positions,
+                            w->offsets + i * w->window);
+    }
     for (int64_t g = 0; g < gram->layer.groups && w->taken > 0; g++) {
-        for (int stream = 0; stream < (gram->cross ? 2 : 1); stream++) {
-            const float *x = stream == 0 ? w->a : w->b;
-            float *mean = (stream == 0 ? gram->mean_a : gram->mean_b) + g * depth;
-            for (int64_t i = 0; i < w->taken; i++) {
-                float *column = w->columns[stream] + i * depth;
-                const int64_t n = w->position[i] / w->sample.positions;
-                sbit__layer_column(&gram->layer, &w->sample, x + n * w->sample_count, g,
-                                   w->position[i] % w->sample.positions, column);
-                for (int64_t k = 0; k < depth; k++) {
-                    mean[k] += column[k];
-                }
-            }
-        }
         const float *b = w->columns[gram->cross ? 1 : 0];
+        sbit__gram_columns(gram, w, w->a, g, w->columns[0], gram->mean_a + g * depth);
+        if (gram->cross) {
+            sbit__gram_columns(gram, w, w->b, g, w->columns[1], gram->mean_b + g * depth);
+        }
         sbit__gram_multiply(gram, b, b, w->taken, w->product, w->scratch,
                             gram->sums + g * depth * depth);
         if (gram->cross) {
@@ -306,22 +329,27 @@ SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, cons
     const size_t scratch = sbit__gemm_scratch_bytes(gram->ctx, &gemm) + 64;
     const size_t columns = (size_t)(SBIT__GRAM_CHUNK * depth);
     const size_t floats = 2 * columns + (size_t)(depth * depth);
-    const size_t bytes = scratch + floats * sizeof(float) + SBIT__GRAM_CHUNK * sizeof(int64_t);
+    w.window = gram->layer.conv
+                   ? gram->layer.kernel[0] * gram->layer.kernel[1] * gram->layer.kernel[2]
+                   : 0;
+    const size_t numbers = (size_t)(SBIT__GRAM_CHUNK * (1 + w.window));
+    const size_t bytes = scratch + floats * sizeof(float) + numbers * sizeof(int64_t);
     char *room = (char *)sbit__alloc(allocator, bytes);
     if (room == NULL) {
         return sbit__fail_oom(error, bytes);
     }
     w.position = (int64_t *)(void *)room;
-    w.scratch =
-        (void *)(((uintptr_t)(room + SBIT__GRAM_CHUNK * sizeof(int64_t)) + 63u) & ~(uintptr_t)63u);
-    w.columns[0] = (float *)(void *)(room + SBIT__GRAM_CHUNK * sizeof(int64_t) + scratch);
+    w.offsets = w.position + SBIT__GRAM_CHUNK;
+    room += numbers * sizeof(int64_t);
+    w.scratch = (void *)(((uintptr_t)room + 63u) & ~(uintptr_t)63u);
+    w.columns[0] = (float *)(void *)(room + scratch);
     w.columns[1] = w.columns[0] + columns;
     w.product = w.columns[1] + columns;
     w.a = (const float *)a->data;
     w.b = b != NULL ? (const float *)b->data : w.a;
     w.sample_count = rows > 0 ? sbit_tensor_count(a) / rows : 0;
     sbit__gram_positions(gram, &w, samples);
-    sbit__free(allocator, room, bytes);
+    sbit__free(allocator, w.position, bytes);
     return SBIT_OK;
 }
 

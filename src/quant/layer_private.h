@@ -83,10 +83,12 @@ SBIT__FN size_t sbit__layer_product_bytes(sbit_ctx *ctx, const sbit__layer *laye
 SBIT__FN void sbit__layer_product(sbit_ctx *ctx, const sbit__layer *layer, const float *a,
                                   const float *g, float *c, void *scratch);
 
-/* >>step-adaround: h(v) in 0..1, its slope, and the slope in v of |2 h - 1|^beta. */
-SBIT__FN float sbit__adaround_h(float v);
-SBIT__FN float sbit__adaround_slope(float v);
-SBIT__FN float sbit__adaround_pull(float v, float beta);
+/* >>step-adaround: of sigmoid(v), h(v) in 0..1 and its slope in v; the slope in v of |2 h - 1|^beta,
+ * of n at a time. */
+SBIT__FN float sbit__adaround_h(float sigmoid);
+SBIT__FN float sbit__adaround_slope(float sigmoid);
+SBIT__FN void sbit__adaround_pull(const sbit_ctx *ctx, int64_t n, const float *sigmoid, float beta,
+                                  float *out);
 
 #ifdef __cplusplus
 }

@@ -41,7 +41,7 @@ typedef struct sbit__adaround {
     float *v, *m, *u; /* rounding variables, Adam's moments */
     float *q;         /* soft weights */
     float *sigmoid;   /* of v */
-    float *pull;      /* |2 h - 1|^(beta - 1) */
+    float *pull;      /* the regularizer's slope */
     float *target, *error;
     bool *moves;  /* [rows]: some weight lies between two integers */
     int64_t step; /* of Adam, from 1 */
@@ -50,29 +50,31 @@ typedef struct sbit__adaround {
     size_t bytes;
 } sbit__adaround;
 
-static float sbit__adaround_clip(float sigmoid)
+SBIT__FN float sbit__adaround_h(float sigmoid)
 {
     const float h = 1.2f * sigmoid - 0.1f;
     return h < 0.0f ? 0.0f : h > 1.0f ? 1.0f : h;
 }
 
-SBIT__FN float sbit__adaround_h(float v)
+SBIT__FN float sbit__adaround_slope(float sigmoid)
 {
-    return sbit__adaround_clip(1.0f / (1.0f + expf(-v)));
-}
-
-SBIT__FN float sbit__adaround_slope(float v)
-{
-    const float sigmoid = 1.0f / (1.0f + expf(-v)), h = 1.2f * sigmoid - 0.1f;
+    const float h = 1.2f * sigmoid - 0.1f;
     return h > 0.0f && h < 1.0f ? 1.2f * sigmoid * (1.0f - sigmoid) : 0.0f;
 }
 
-SBIT__FN float sbit__adaround_pull(float v, float beta)
+SBIT__FN void sbit__adaround_pull(const sbit_ctx *ctx, int64_t n, const float *sigmoid, float beta,
+                                  float *out)
 {
-    const float turn = 2.0f * (1.2f / (1.0f + expf(-v)) - 0.1f) - 1.0f;
-    const float size = turn < 0.0f ? -turn : turn;
-    const float pull = 2.0f * beta * powf(size, beta - 1.0f);
-    return sbit__adaround_slope(v) * (turn < 0.0f ? -pull : pull);
+    const sbit_kernels *kernels = sbit__kernels(ctx);
+    kernels->f32_scale_add(n, sigmoid, 2.4f, -1.2f, out); /* 2 h - 1 */
+    kernels->f32_unary(SBIT__UNARY_ABS, n, out, out);
+    kernels->f32_unary(SBIT__UNARY_LOG, n, out, out);
+    kernels->f32_scale_add(n, out, beta - 1.0f, 0.0f, out);
+    kernels->f32_unary(SBIT__UNARY_EXP, n, out, out);
+    for (int64_t i = 0; i < n; i++) {
+        const float slope = 2.0f * beta * sbit__adaround_slope(sigmoid[i]);
+        out[i] = slope > 0.0f ? out[i] * (sigmoid[i] < 0.5f ? -slope : slope) : 0.0f;
+    }
 }
 
 /* Row r's scale: of the whole tensor, or of its channel. */
@@ -110,23 +112,10 @@ static void sbit__adaround_soft_task(void *task, int64_t r, int32_t worker)
         ->f32_unary(SBIT__UNARY_SIGMOID, depth, t->v + first, t->sigmoid + first);
     t->moves[r] = false;
     for (int64_t i = first; i < first + depth; i++) {
-        const float h = sbit__adaround_clip(t->sigmoid[i]), q = t->low[i] + h;
+        const float h = sbit__adaround_h(t->sigmoid[i]), q = t->low[i] + h;
         t->moves[r] = t->moves[r] || (h > 0.0f && h < 1.0f);
         t->q[i] = t->scale[r] * (q < least ? least : q > most ? most : q);
     }
-}
-
-/* |2 h - 1|^(beta - 1) of a row, h not yet clipped. */
-static void sbit__adaround_pulls(const sbit__adaround *t, int64_t first)
-{
-    const sbit_kernels *kernels = sbit__kernels(t->quant->ctx);
-    const int64_t depth = t->layer.depth;
-    float *pull = t->pull + first;
-    kernels->f32_scale_add(depth, t->sigmoid + first, 2.4f, -1.2f, pull);
-    kernels->f32_unary(SBIT__UNARY_ABS, depth, pull, pull);
-    kernels->f32_unary(SBIT__UNARY_LOG, depth, pull, pull);
-    kernels->f32_scale_add(depth, pull, t->beta - 1.0f, 0.0f, pull);
-    kernels->f32_unary(SBIT__UNARY_EXP, depth, pull, pull);
 }
 
 /* One step of Adam along a row's gradient. */
@@ -140,18 +129,16 @@ static void sbit__adaround_adam_task(void *task, int64_t r, int32_t worker)
     const int64_t begin = r * t->layer.depth;
     (void)worker;
     if (t->beta > 0.0f) {
-        sbit__adaround_pulls(t, begin);
+        sbit__adaround_pull(t->quant->ctx, t->layer.depth, t->sigmoid + begin, t->beta,
+                            t->pull + begin);
     }
     for (int64_t i = begin; i < begin + t->layer.depth; i++) {
-        const float sigmoid = t->sigmoid[i], h = sbit__adaround_clip(sigmoid), q = t->low[i] + h;
-        const float slope = h > 0.0f && h < 1.0f ? 1.2f * sigmoid * (1.0f - sigmoid) : 0.0f;
+        const float q = t->low[i] + sbit__adaround_h(t->sigmoid[i]);
         float gradient = q >= least && q <= most
-                             ? share * (t->error[i] - t->target[i]) * t->scale[r] * slope
+                             ? share * (t->error[i] - t->target[i]) * t->scale[r] *
+                                   sbit__adaround_slope(t->sigmoid[i])
                              : 0.0f;
-        if (t->beta > 0.0f) {
-            const float pull = t->regularizer * 2.0f * t->beta * t->pull[i] * slope;
-            gradient += sigmoid < 0.5f ? pull : -pull;
-        }
+        gradient -= t->beta > 0.0f ? t->regularizer * t->pull[i] : 0.0f;
         t->m[i] = 0.9f * t->m[i] + 0.1f * gradient;
         t->u[i] = 0.999f * t->u[i] + 0.001f * gradient * gradient;
         t->v[i] -= t->rate * (t->m[i] / first) / (sqrtf(t->u[i] / second) + 1e-8f);

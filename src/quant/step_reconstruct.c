@@ -61,6 +61,7 @@ typedef struct sbit__rebuild_site {
     sbit__rebuild_parameter *parameter; /* the first of its node; NULL: it stays as it is */
     size_t fed;                         /* how many its node has */
     float *low;                         /* weights: integers below, zero point left out */
+    float *sigmoid, *pull;              /* weights: of v; of the regularizer */
     float *scale, *first;               /* [parts] at present, at first */
     double *sums;                       /* [parts] */
     sbit_value_id inputs[3];            /* of its node */
@@ -193,6 +194,10 @@ static void sbit__rebuild_weights(const sbit__rebuild_site *q, const sbit_tensor
     const bool finetune = q->block->finetune, hard = q->block->hard;
     const sbit_observation x = sbit__site_observation(site, w, NULL);
     sbit_runs runs = sbit_runs_of(&x.parts);
+    if (dy == NULL && !finetune && !hard) { /* forward comes first */
+        sbit__kernels(q->block->quant->ctx)
+            ->f32_unary(SBIT__UNARY_SIGMOID, sbit_tensor_count(w), v, q->sigmoid);
+    }
     while (sbit_runs_next(&runs)) {
         const float zero = (float)site->zero_point[runs.part], scale = q->scale[runs.part];
         const float least = (float)grid->qmin - zero, most = (float)grid->qmax - zero;
@@ -200,7 +205,7 @@ static void sbit__rebuild_weights(const sbit__rebuild_site *q, const sbit_tensor
         for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
             const float h = finetune ? 0.0f
                             : hard   ? (v[i] >= 0.0f ? 1.0f : 0.0f)
-                                     : sbit__adaround_h(v[i]);
+                                     : sbit__adaround_h(q->sigmoid[i]);
             const float at = finetune ? v[i] * ratio : q->low[i] + h;
             const float n = finetune ? sbit__rebuild_near(at, least, most)
                                      : (at < least ? least : at > most ? most : at);
@@ -209,7 +214,7 @@ static void sbit__rebuild_weights(const sbit__rebuild_site *q, const sbit_tensor
                 y[i] = scale * n;
                 continue;
             }
-            const float slope = finetune ? first : scale * sbit__adaround_slope(v[i]);
+            const float slope = finetune ? first : scale * sbit__adaround_slope(q->sigmoid[i]);
             q->sums[runs.part] += (double)(dy[i] * (inside ? n - at : n));
             y[i] = inside && own[i] != 0.0f ? dy[i] * slope : 0.0f;
         }
@@ -393,10 +398,12 @@ static sbit_status sbit__rebuild_weight(sbit__rebuild *t, sbit__rebuild_site *q,
     if (unit) {
         q->functions.forward = sbit__rebuild_soft;
         q->functions.backward = sbit__rebuild_soft_back;
-        q->low = (float *)sbit__arena_array(t->arena, (size_t)count, sizeof(float));
+        q->low = (float *)sbit__arena_array(t->arena, 3 * (size_t)count, sizeof(float));
         if (q->low == NULL) {
-            return sbit__fail_oom(error, (size_t)count * sizeof(float));
+            return sbit__fail_oom(error, 3 * (size_t)count * sizeof(float));
         }
+        q->sigmoid = q->low + count;
+        q->pull = q->sigmoid + count;
         SBIT__TRY(sbit__rebuild_scales(t, q, error));
         SBIT__TRY(sbit__rebuild_feed(t, q, count, SBIT__REBUILD_WEIGHT, error));
         t->weights += count;
@@ -648,11 +655,11 @@ static sbit_status sbit__rebuild_update(sbit__rebuild *t, float beta, sbit_error
         call.learning_rate = !weight       ? t->scale_rate * left * p->unit
                              : t->finetune ? 0.1f * t->rate * left
                                            : t->rate;
+        if (weight && beta > 0.0f) {
+            sbit__adaround_pull(t->quant->ctx, call.count, q->sigmoid, beta, q->pull);
+        }
         for (int64_t k = 0; k < call.count; k++) {
-            gradient[k] *= unit;
-            if (weight && beta > 0.0f) {
-                gradient[k] -= pull * sbit__adaround_pull(value[k], beta);
-            }
+            gradient[k] = gradient[k] * unit - (weight && beta > 0.0f ? pull * q->pull[k] : 0.0f);
         }
         SBIT__TRY(adam->update(p->adam, &call, gradient, value, error));
         if (p->kind == SBIT__REBUILD_SCALES) {
