@@ -353,6 +353,22 @@ SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, cons
     return SBIT_OK;
 }
 
+SBIT__FN void sbit__gram_center(sbit__gram *gram)
+{
+    const int64_t depth = gram->layer.depth;
+    const float *mean_b = gram->cross ? gram->mean_b : gram->mean_a;
+    for (int64_t g = 0; g < gram->layer.groups; g++) {
+        for (int which = 0; which < (gram->cross ? 2 : 1); which++) {
+            const float *a = (which == 0 ? mean_b : gram->mean_a) + g * depth;
+            const float *b = mean_b + g * depth;
+            float *sums = (which == 0 ? gram->sums : gram->mixed) + g * depth * depth;
+            for (int64_t i = 0; i < depth * depth; i++) {
+                sums[i] -= (float)((double)a[i / depth] * (double)b[i % depth] / gram->count);
+            }
+        }
+    }
+}
+
 /* >>means */
 /* Sums of one window cell over the positions of a sample: cells in the padding are 0. */
 static double sbit__layer_cell(const sbit__layer *layer, const sbit__layer_sample *s,

@@ -53,6 +53,9 @@ SBIT__FN void sbit__gram_deinit(sbit__gram *gram);
 SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, const sbit_tensor *b,
                                     int64_t rows, int64_t samples, sbit_error *error);
 
+/* Sums about the means from here on: sum a b^T - (sum a)(sum b)^T / n. */
+SBIT__FN void sbit__gram_center(sbit__gram *gram);
+
 /* Adds the first `samples` of `rows` samples of x, over all positions, to sums[groups][depth]. */
 SBIT__FN sbit_status sbit__layer_means(const sbit__layer *layer, const sbit_tensor *x, int64_t rows,
                                        int64_t samples, double *sums, double *count,
@@ -82,6 +85,12 @@ SBIT__FN sbit_status sbit__round_run(void *state, const sbit_options *options,
 SBIT__FN size_t sbit__layer_product_bytes(sbit_ctx *ctx, const sbit__layer *layer);
 SBIT__FN void sbit__layer_product(sbit_ctx *ctx, const sbit__layer *layer, const float *a,
                                   const float *g, float *c, void *scratch);
+
+/* >>step-gptq: the weight becomes the nearest to what fits the float output best on the inputs of
+ * the second stream. */
+SBIT__FN sbit_status sbit__gptq_refit(sbit__round_units *units, const sbit_unit *unit,
+                                      const sbit__layer *layer, sbit__gram *gram,
+                                      sbit_error *error);
 
 /* >>step-adaround: of sigmoid(v), h(v) in 0..1 and its slope in v; the slope in v of |2 h - 1|^beta,
  * of n at a time. */

@@ -1,17 +1,21 @@
 /* step_compensate.c: gains and biases in closed form make up for what quantization did to each
- * layer's output. >>step-compensate
+ * layer's output, and weights fitted for it. >>step-compensate
  *
  * After Fu et al. 2024 (QwT: least squares, no gradients), in the form that folds away: layer by
- * layer, y (float weights on float inputs) is fitted by a[c] y_q + b[c], where y_q is what the
+ * layer, weights that no other step has rounded first become the nearest to the least squares
+ * solution for the inputs that the quantized model gives (they are the block's linear map, and need
+ * no other); then y (float weights on float inputs) is fitted by a[c] y_q + b[c], where y_q is what the
  * quantized and compensated model so far gives. a goes into the weight's scale - the integers stay
  * - and b into the bias. Nothing is added to the graph. All that is needed are the sums of x x^T
- * (>>layer): E[y y_q] = w M w_q, E[y_q^2] = w_q S w_q. A gain is left away where scales are powers
+ * (>>layer), about the means: E[y y_q] = w M w_q, E[y_q^2] = w_q S w_q. A gain is left away where scales are powers
  * of two, fixed, or in blocks; one scale for the tensor takes one gain.
  */
 #include "layer_private.h"
 
 static const sbit_key sbit__compensate_keys[] = {
     {"COMPENSATE.GAIN", SBIT_KEY_BOOL, "true", 0, 0, NULL, "fit scales too, not biases alone"},
+    {"COMPENSATE.WEIGHTS", SBIT_KEY_BOOL, "true", 0, 0, NULL,
+     "weights that no step has rounded are fitted too, and rounded to the nearest again"},
     {"COMPENSATE.POSITIONS", SBIT_KEY_INT, "64", 0.0, 1e9, NULL,
      "output positions of a sample that are looked at; 0: all"},
 };
@@ -69,11 +73,8 @@ static void sbit__compensate_group(sbit__compensate *t, int64_t g)
                             t->scratch);
         for (int64_t r = 0; r < l->rows; r++) {
             double *m = t->moments + (g * l->rows + r) * SBIT__COMPENSATE_MOMENTS;
-            const double sum =
-                sbit__compensate_dot(t->product + r * depth, t->rows[1] + r * depth, depth) / n;
             m[which == 0 ? SBIT__COMPENSATE_SHARED : SBIT__COMPENSATE_OWN] =
-                sum -
-                m[SBIT__COMPENSATE_Q] * m[which == 0 ? SBIT__COMPENSATE_Y : SBIT__COMPENSATE_Q];
+                sbit__compensate_dot(t->product + r * depth, t->rows[1] + r * depth, depth) / n;
         }
     }
 }
@@ -146,6 +147,11 @@ static sbit_status sbit__compensate_unit(sbit__round_units *units, const sbit_un
     sbit__compensate t;
     if (gram->count <= 0.0) {
         return SBIT_OK;
+    }
+    sbit__gram_center(gram);
+    if (sbit_options_bool(units->options, "STEP.COMPENSATE.WEIGHTS") &&
+        units->quant->sites[unit->site].rounded == NULL) {
+        SBIT__TRY(sbit__gptq_refit(units, unit, layer, gram, error));
     }
     memset(&t, 0, sizeof t);
     const size_t scratch = sbit__layer_product_bytes(units->quant->ctx, layer);

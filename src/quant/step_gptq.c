@@ -47,7 +47,9 @@ typedef struct sbit__gptq {
     int64_t group, n, rows, sweeps, sizes;
     int64_t begin, end;     /* columns of the block at work */
     bool solve;             /* an equation is solved, nothing is rounded */
+    bool nearest;           /* to the target, not good for each other */
     float *h, *l;           /* damped; its factor, lower triangle */
+    float *more;            /* asym: what the mixed sums are above those of x_q */
     float *target;          /* what is to be rounded */
     float *best, *q;        /* weights: kept; at work */
     float *off;             /* target - q */
@@ -307,19 +309,18 @@ static void sbit__gptq_forth(const sbit__gptq *t)
     }
 }
 
-/* What rows are rounded towards. mixed becomes what it is above sums. */
-static void sbit__gptq_target(sbit__gptq *t, sbit__gram *gram)
+/* What rows are rounded towards. */
+static void sbit__gptq_target(sbit__gptq *t, const sbit__gram *gram)
 {
     const int64_t n = t->n, square = n * n, all = t->rows * n;
     if (gram->cross) {
-        float *mixed = gram->mixed + t->group * square;
         sbit__kernels(t->quant->ctx)
-            ->f32_binary(SBIT__BINARY_SUB, square, mixed, 1, gram->sums + t->group * square, 1,
-                         mixed);
+            ->f32_binary(SBIT__BINARY_SUB, square, gram->mixed + t->group * square, 1,
+                         gram->sums + t->group * square, 1, t->more);
         for (int64_t i = 0; i < all; i++) { /* columns as stored */
             t->q[i / n * n + t->column[i % n]] = sbit__gptq_weight(t, i / n, i % n);
         }
-        sbit__gptq_times(t, t->q, mixed, t->off);
+        sbit__gptq_times(t, t->q, t->more, t->off);
         for (int64_t i = 0; i < all; i++) {
             t->slope[i] = t->off[i / n * n + t->column[i % n]];
         }
@@ -416,14 +417,26 @@ static void sbit__gptq_order(sbit__gptq *t, const sbit__gram *gram)
     }
 }
 
-static void sbit__gptq_rows(sbit__gptq *t)
+/* The nearest weights to the target at the kept scales. */
+static void sbit__gptq_nearest(const sbit__gptq *t, float *q)
 {
-    const int64_t n = t->n, all = t->rows * n, first = t->group * t->rows;
-    const bool one = sbit__site_parts(t->site) == 1 || t->parts != NULL;
+    const int64_t n = t->n;
+    memcpy(t->tried, t->scale, (size_t)t->rows * sizeof *t->tried);
+    for (int64_t i = 0; i < t->rows * n; i++) {
+        q[i] = sbit__gptq_round(t, i / n, i % n, (double)t->target[i]);
+    }
+}
+
+/* All searches; t->scale has the observer's. */
+static void sbit__gptq_search(sbit__gptq *t)
+{
+    const int64_t n = t->n, all = t->rows * n;
+    float *first = t->slope; /* not in use yet */
+    memcpy(first, t->scale, (size_t)t->rows * sizeof *first);
     for (int64_t k = 0; k < t->sizes; k++) {
         const double size = k > 0 ? 1.0 - 0.5 * (double)k / (double)(t->sizes - 1) : 1.0;
         for (int64_t r = 0; r < t->rows; r++) {
-            t->tried[r] = (float)((double)t->site->scale[one ? 0 : first + r] * size);
+            t->tried[r] = (float)((double)first[r] * size);
             t->form[r] = k > 0 ? t->form[r] : (double)INFINITY;
         }
         sbit__gptq_back(t, false);
@@ -432,27 +445,37 @@ static void sbit__gptq_rows(sbit__gptq *t)
     memcpy(t->q, t->best, (size_t)all * sizeof *t->q);
     memcpy(t->tried, t->scale, (size_t)t->rows * sizeof *t->tried);
     sbit__gptq_descend(t);
-    for (int64_t i = 0; i < all; i++) { /* on coarse grids the nearest may be the better start */
-        t->q[i] = sbit__gptq_round(t, i / n, i % n, (double)t->target[i]);
-    }
+    sbit__gptq_nearest(t, t->q); /* on coarse grids the better start */
     sbit__gptq_descend(t);
-    if (t->sizes > 1) {
-        float *towards = t->product;
-        sbit__gptq_times(t, t->target, t->h, towards);
-        for (int turn = 0; turn < SBIT__GPTQ_TURNS; turn++) {
-            sbit__gptq_times(t, t->best, t->h, t->slope);
-            sbit__gptq_rescale(t, towards);
-            sbit__gptq_descend(t);
-        }
-        memcpy(t->found + first, t->scale, (size_t)t->rows * sizeof *t->scale);
+    float *towards = t->product;
+    sbit__gptq_times(t, t->target, t->h, towards);
+    for (int turn = 0; turn < SBIT__GPTQ_TURNS && t->sizes > 1; turn++) {
+        sbit__gptq_times(t, t->best, t->h, t->slope);
+        sbit__gptq_rescale(t, towards);
+        sbit__gptq_descend(t);
     }
+}
+
+static void sbit__gptq_rows(sbit__gptq *t)
+{
+    const int64_t n = t->n, all = t->rows * n, first = t->group * t->rows;
+    const bool one = sbit__site_parts(t->site) == 1 || t->parts != NULL;
+    for (int64_t r = 0; r < t->rows; r++) {
+        t->scale[r] = t->site->scale[one ? 0 : first + r];
+    }
+    if (t->nearest) {
+        sbit__gptq_nearest(t, t->best);
+    } else {
+        sbit__gptq_search(t);
+    }
+    memcpy(t->found + first, t->scale, (t->sizes > 1 ? (size_t)t->rows : 0) * sizeof *t->scale);
     for (int64_t i = 0; i < all; i++) {
         t->out[(first + i / n) * t->layer->row_step + t->column[i % n] * t->layer->depth_step] =
             t->best[i];
     }
 }
 
-static void sbit__gptq_group(sbit__gptq *t, sbit__gram *gram, double damping, bool *failed)
+static void sbit__gptq_group(sbit__gptq *t, const sbit__gram *gram, double damping, bool *failed)
 {
     sbit__gptq_order(t, gram);
     if (!sbit__gptq_prepare(t, gram, damping)) {
@@ -463,23 +486,7 @@ static void sbit__gptq_group(sbit__gptq *t, sbit__gram *gram, double damping, bo
     sbit__gptq_rows(t);
 }
 
-/* >>step-gptq bias. Sums about the means: sum a b^T - (sum a)(sum b)^T / n. */
-static void sbit__gptq_center(sbit__gram *gram)
-{
-    const int64_t depth = gram->layer.depth;
-    const float *mean_b = gram->cross ? gram->mean_b : gram->mean_a;
-    for (int64_t g = 0; g < gram->layer.groups; g++) {
-        for (int which = 0; which < (gram->cross ? 2 : 1); which++) {
-            const float *a = (which == 0 ? mean_b : gram->mean_a) + g * depth;
-            const float *b = mean_b + g * depth;
-            float *sums = (which == 0 ? gram->sums : gram->mixed) + g * depth * depth;
-            for (int64_t i = 0; i < depth * depth; i++) {
-                sums[i] -= (float)((double)a[i / depth] * (double)b[i % depth] / gram->count);
-            }
-        }
-    }
-}
-
+/* >>step-gptq bias */
 /* Whether the layer has a bias, or gets one. */
 static bool sbit__gptq_has_bias(const sbit_quant *quant, const sbit__layer *layer)
 {
@@ -537,10 +544,10 @@ static sbit_status sbit__gptq_layer(sbit__gptq *t, const sbit__round_units *unit
     bool failed = false;
     memcpy(t->out, t->w, outputs * (size_t)t->n * sizeof(float));
     memcpy(t->found, site->scale, (t->sizes > 1 ? outputs : 0) * sizeof(float));
-    const bool bias = sbit_options_bool(units->options, "STEP.GPTQ.BIAS") && gram->count > 0.0 &&
-                      sbit__gptq_has_bias(t->quant, t->layer);
+    const bool bias = !t->nearest && sbit_options_bool(units->options, "STEP.GPTQ.BIAS") &&
+                      gram->count > 0.0 && sbit__gptq_has_bias(t->quant, t->layer);
     if (bias) {
-        sbit__gptq_center(gram);
+        sbit__gram_center(gram);
     }
     for (t->group = 0; t->group < t->layer->groups; t->group++) {
         sbit__gptq_group(t, gram, damping, &failed);
@@ -556,8 +563,9 @@ static sbit_status sbit__gptq_layer(sbit__gptq *t, const sbit__round_units *unit
     return bias ? sbit__gptq_shift(t, unit, gram, error) : SBIT_OK;
 }
 
-static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *unit,
-                                   const sbit__layer *layer, sbit__gram *gram, sbit_error *error)
+static sbit_status sbit__gptq_run_layer(sbit__round_units *units, const sbit_unit *unit,
+                                        const sbit__layer *layer, sbit__gram *gram, bool nearest,
+                                        sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(units->quant->ctx);
     const int64_t n = layer->depth, rows = layer->rows, one = rows * n;
@@ -572,12 +580,15 @@ static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *un
     t.w = (const float *)weight.data;
     t.n = n;
     t.rows = rows;
+    t.nearest = nearest;
     t.sweeps = sbit_options_int(units->options, "STEP.GPTQ.SWEEPS");
-    t.sizes =
-        sbit__gptq_free(t.site, outputs) ? sbit_options_int(units->options, "STEP.GPTQ.SCALES") : 1;
+    t.sizes = !nearest && sbit__gptq_free(t.site, outputs)
+                  ? sbit_options_int(units->options, "STEP.GPTQ.SCALES")
+                  : 1;
     const bool blocks = t.site->block > 0;
     const size_t bytes = (size_t)(2 * rows + n) * sizeof(double) +
-                         ((size_t)(2 * n * n + 6 * one + 2 * rows) + all + outputs) * sizeof(float) +
+                         ((size_t)((gram->cross ? 3 : 2) * n * n + 6 * one + 2 * rows) + all + outputs) *
+                             sizeof(float) +
                          (blocks ? all * sizeof(int32_t) : 0) +
                          sbit__gptq_scratch(t.quant->ctx, rows, n);
     t.form = (double *)sbit__alloc(a, bytes);
@@ -588,7 +599,8 @@ static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *un
     t.column = (int64_t *)(void *)(t.left + rows);
     t.h = (float *)(void *)(t.column + n);
     t.l = t.h + n * n;
-    t.target = t.l + n * n;
+    t.more = t.l + n * n;
+    t.target = gram->cross ? t.more + n * n : t.more;
     t.best = t.target + one;
     t.q = t.best + one;
     t.off = t.q + one;
@@ -608,6 +620,18 @@ static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *un
     const sbit_status status = sbit__gptq_layer(&t, units, unit, gram, error);
     sbit__free(a, t.form, bytes);
     return status;
+}
+
+static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *unit,
+                                   const sbit__layer *layer, sbit__gram *gram, sbit_error *error)
+{
+    return sbit__gptq_run_layer(units, unit, layer, gram, false, error);
+}
+
+SBIT__FN sbit_status sbit__gptq_refit(sbit__round_units *units, const sbit_unit *unit,
+                                      const sbit__layer *layer, sbit__gram *gram, sbit_error *error)
+{
+    return sbit__gptq_run_layer(units, unit, layer, gram, true, error);
 }
 
 static sbit_status sbit__gptq_run(void *state, const sbit_options *options, const sbit_feed *feed,
