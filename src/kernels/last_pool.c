@@ -1,7 +1,8 @@
 /* last_pool.c: pools with channels last. >>last_pool
  *
  * Called by: ops/last.c. Calls: the kernels with channels last, threads.
- * A unit is some output rows; for each pixel there is a list of the input pixels in its window.
+ * For each output pixel there is a list of the input pixels in its window; it moves on by a step as
+ * long as windows lie inside of the input.
  */
 #include "last_private.h"
 #include "rows_private.h"
@@ -64,6 +65,14 @@ static int64_t sbit__last_pool_list(const sbit__last_pool_job *job, int64_t at, 
     return count;
 }
 
+/* Outputs behind `at`, in its row, whose windows are whole as the one of `at` is. */
+static int64_t sbit__last_pool_whole(const sbit__last_pool *p, int64_t at)
+{
+    const int64_t o = at % p->out[2];
+    const int64_t end = o * p->stride[2] - p->pad_begin[2] + (p->kernel[2] - 1) * p->dilation[2];
+    return sbit__smaller((p->in[2] - 1 - end) / p->stride[2], p->out[2] - 1 - o);
+}
+
 /* Sums of parts first, then the sum of these. */
 static void sbit__last_pool_sum(const sbit__last_pool_job *job, int64_t count,
                                 const float *const *list, const float **parts, float *sums,
@@ -94,9 +103,16 @@ static void sbit__last_pool_range(void *task, int64_t begin, int64_t end, int32_
     const float **parts = list + all;
     float *sums = (float *)(void *)(scratch + sbit__cache_lines(
                                                   2 * (all + all / SBIT__LAST_POOL_LIST + 1)));
-    for (int64_t at = begin; at < end; at++) {
-        int64_t cells = 0;
-        const int64_t count = sbit__last_pool_list(job, at, list, &cells);
+    int64_t cells = 0, count = 0, whole = 0;
+    for (int64_t at = begin; at < end; at++, whole--) {
+        if (whole > 0) {
+            for (int64_t i = 0; i < count; i++) {
+                list[i] += p->stride[2] * p->channels;
+            }
+        } else {
+            count = sbit__last_pool_list(job, at, list, &cells);
+            whole = count == all ? 1 + sbit__last_pool_whole(p, at) : 0;
+        }
         float *y = job->y + at * p->channels;
         if (count == 0) {
             for (int64_t c = 0; c < p->channels; c++) {

@@ -66,13 +66,16 @@ static void sbit__winograd_factors(int64_t m, double g[6][3])
     }
 }
 
-/* G w G' of `lanes` output channels at once, of which `count` exist. */
-SBIT__FN void sbit__last_winograd_pack(const sbit__last_conv *conv, const float *weights,
-                                       int64_t count, int64_t lanes, int64_t width, float *to)
+enum {
+    SBIT__WINOGRAD_MOST = 16 /* lanes */
+};
+
+/* `lanes` is a constant in each copy. */
+SBIT__INLINE void sbit__winograd_columns(const sbit__last_conv *conv, const float *weights,
+                                         int64_t count, int lanes, int64_t width, float *to)
 {
-    enum { MOST = 16 };
     const int64_t n = conv->winograd + 2, in = conv->shape.in_channels;
-    double g[6][3], w[9][MOST], half[3][MOST];
+    double g[6][3], w[9][SBIT__WINOGRAD_MOST], half[3][SBIT__WINOGRAD_MOST];
     sbit__winograd_factors(conv->winograd, g);
     memset(w, 0, sizeof w);
     for (int64_t c = 0; c < in; c++) {
@@ -83,19 +86,37 @@ SBIT__FN void sbit__last_winograd_pack(const sbit__last_conv *conv, const float 
         }
         for (int64_t i = 0; i < n; i++) {
             for (int k = 0; k < 3; k++) {
-                for (int j = 0; j < MOST; j++) {
+                for (int j = 0; j < lanes; j++) {
                     half[k][j] = g[i][0] * w[k][j] + g[i][1] * w[3 + k][j] + g[i][2] * w[6 + k][j];
                 }
             }
             for (int64_t at = 0; at < n; at++) {
-                float *row = to + ((i * n + at) * in + c) * width, all[MOST];
-                for (int j = 0; j < MOST; j++) {
-                    all[j] = (float)(half[0][j] * g[at][0] + half[1][j] * g[at][1] +
+                float *row = to + ((i * n + at) * in + c) * width;
+                for (int j = 0; j < lanes; j++) {
+                    row[j] = (float)(half[0][j] * g[at][0] + half[1][j] * g[at][1] +
                                      half[2][j] * g[at][2]);
                 }
-                memcpy(row, all, (size_t)lanes * sizeof all[0]);
             }
         }
+    }
+}
+
+/* G w G' of `lanes` output channels at once, of which `count` exist. */
+SBIT__FN void sbit__last_winograd_pack(const sbit__last_conv *conv, const float *weights,
+                                       int64_t count, int64_t lanes, int64_t width, float *to)
+{
+    switch (lanes) {
+    case 16:
+        sbit__winograd_columns(conv, weights, count, 16, width, to);
+        break;
+    case 8:
+        sbit__winograd_columns(conv, weights, count, 8, width, to);
+        break;
+    case 4:
+        sbit__winograd_columns(conv, weights, count, 4, width, to);
+        break;
+    default:
+        sbit__winograd_columns(conv, weights, count, (int)lanes, width, to);
     }
 }
 

@@ -2,7 +2,7 @@
 
     make -C tests peers [PEERS="[float] [raw] [int8] [-m WORD ...] [-o RESULTS.md]"]
 
-float: the graphs that `simplify` writes, for all three. raw: the files as they came. int8: the Q/DQ files that `quantize --target
+float: the graphs that `simplify --fix-defaults` writes, for all three. raw: the files as they came. int8: the Q/DQ files that `quantize --target
 generic` writes, for all three, and our own float. -m: only models with that in their name.
 Each engine is measured for SBIT_SECONDS (default 0.3) and closed, one after the other, in
 SBIT_ROUNDS (5) rounds; a cell is the median of the rounds' medians. SBIT_THREADS: "1 2".
@@ -62,7 +62,7 @@ def prepare(name, data, quantized):
     """The simplified file, and the Q/DQ file that was made of it."""
     plain = os.path.join(c.TMP, os.path.basename(name) + ".onnx")
     integer = plain[:-5] + "-q.onnx"
-    code, _, err = c.tool("simplify", source(name), "-o", plain)
+    code, _, err = c.tool("simplify", source(name), "--fix-defaults", "-o", plain)
     if code == 0 and quantized:
         code, _, err = c.tool("quantize", plain, "--target", "generic", *data, "--calib", 32,
                               "-o", integer)
