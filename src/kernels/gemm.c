@@ -382,9 +382,12 @@ static void sbit__gemm_rectangle(void *task, int64_t index, int32_t worker)
     const int64_t m1 = (i + 1) * job->tiles_m / job->parts_m * tile_m;
     const int64_t n0 = j * job->tiles_n / job->parts_n * tile_n;
     const int64_t n1 = sbit__smaller((j + 1) * job->tiles_n / job->parts_n * tile_n, job->gemm->n);
+    const int64_t rows = job->pack_b ? sbit__larger(m1 - m0, 1) : job->rows; /* c's part stays in L2 */
     for (int64_t n = n0; n < n1; n += job->columns) {
-        sbit__gemm_columns(job, m0, sbit__smaller(m1, job->gemm->m), n,
-                           sbit__smaller(n1, n + job->columns), worker);
+        for (int64_t m = m0; m < m1; m += rows) {
+            sbit__gemm_columns(job, m, sbit__smaller(sbit__smaller(m1, m + rows), job->gemm->m), n,
+                               sbit__smaller(n1, n + job->columns), worker);
+        }
     }
 }
 
