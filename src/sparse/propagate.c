@@ -6,6 +6,7 @@
  */
 #include "../exec/exec_api.h"
 #include "../ops/window_private.h"
+#include "../passes/passes_private.h"
 #include "sparse_private.h"
 
 #include <stdio.h> /* snprintf */
@@ -597,6 +598,23 @@ static const char *sbit__mover_refuses(const sbit__mover *mover)
     return NULL;
 }
 
+/* Pad beside the axis of the channels, in front of many convolutions: labels stay, nothing is moved. */
+static bool sbit__frame_only_pads(const sbit__label_frame *frame)
+{
+    const sbit__channel_labels *x = sbit__frame_in(frame, 0);
+    if (!sbit__is_op(frame->node, "Pad") || x == NULL ||
+        x->form != SBIT__LABELS_AXIS || x->rank != frame->out_type[0]->rank ||
+        frame->out_type[0]->dims[x->axis].value != x->dims[x->axis]) {
+        return false;
+    }
+    for (int64_t i = 1; i < x->dims[x->axis]; i++) {
+        if (sbit__label_root(frame->labeler, x->at[i]) != sbit__label_root(frame->labeler, x->at[0])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static sbit_status sbit__frame_moves(sbit__label_frame *frame, uint32_t inputs, sbit_error *error)
 {
     sbit__mover mover;
@@ -613,6 +631,13 @@ static sbit_status sbit__frame_moves(sbit__label_frame *frame, uint32_t inputs, 
                              frame->labeler->computed_count + 1, sizeof *frame->labeler->computed,
                              error));
         frame->labeler->computed[frame->labeler->computed_count++] = frame->node->id;
+    }
+    if (sbit__frame_only_pads(frame)) {
+        const sbit__channel_labels *x = sbit__frame_in(frame, 0);
+        sbit__channel_labels *y = &frame->labeler->of[frame->node->outputs[0].idx];
+        SBIT__TRY(sbit__channel_labels_make(frame->labeler, frame->out_type[0], SBIT__LABELS_AXIS, x->axis, y, error));
+        memcpy(y->at, x->at, (size_t)x->dims[x->axis] * sizeof *y->at);
+        return SBIT_OK;
     }
     for (size_t i = 0; i < frame->node->input_count; i++) {
         if (sbit__mover_moves(&mover, i) && frame->node->inputs[i].idx != 0) {
