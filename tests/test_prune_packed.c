@@ -1,6 +1,6 @@
 /* test_prune_packed.c: models that are quantized already are pruned: the smaller file computes what
  * the masked one does (the library compares them), integers and scales of what stays are the same.
- * And what a removed channel leaves behind activations and operators of users.
+ * And what a removed channel leaves behind activations and operators of users; patterns of elements, weight by weight.
  */
 #include "../sparsebit.h"
 #include "test.h"
@@ -494,4 +494,118 @@ TEST(users_rules_say_how_channels_go)
         free(bytes.data);
         sbit_ctx_destroy(ctx);
     }
+}
+
+/* ---- patterns: N of M and blocks, of every weight of every kind of layer */
+
+static const struct {
+    const char *name;
+    int rows, columns; /* axes of outputs and inputs */
+} patterned[] = {{"w1", 0, 1}, {"w2", 0, 1}, {"w3", 1, 0}, {"w4", 0, 1}, {"w5", 1, 0}, {"w6", 0, 1}};
+#define LAYERS \
+    "in x f32 1,8,6,6\nc w1 f32 12,8,3,3 = " ODD "\nc w2 f32 12,6,1,1 = " ODD "\nc w3 f32 12,10,2,2 = " ODD "\nc w4 f32 16,10 = " ODD "\n" \
+    "c w5 f32 16,9 = " ODD "\nc w6 f32 7,9 = " ODD "\nConv x,w1 -> a\nConv a,w2 -> b group=2\nConvTranspose b,w3 -> d\nGlobalAveragePool d -> e\n" \
+    "Flatten e -> f\nGemm f,w4 -> g transB=1\nMatMul g,w5 -> h\nGemm h,w6 -> y transB=1\nout y f32 1,7\n"
+
+/* Element (r, c, k) of a weight with these axes; k: places of the kernel. */
+static float weight_at(const sbit_tensor *w, int rows, int64_t r, int64_t c, int64_t k)
+{
+    const int64_t places = w->rank == 4 ? w->dims[2] * w->dims[3] : 1;
+    const int64_t first = rows == 0 ? r : c, second = rows == 0 ? c : r;
+    return ((const float *)w->data)[(first * w->dims[1] + second) * places + k];
+}
+
+/* Of the runs of `m` inputs `n` go, of shorter ones fewer, and they are the smallest. */
+static void check_runs(const char *name, const sbit_tensor *was, const sbit_tensor *now, int rows, int columns, int64_t n, int64_t m)
+{
+    const int64_t places = was->rank == 4 ? was->dims[2] * was->dims[3] : 1;
+    int wrong = 0;
+    for (int64_t i = 0; i < was->dims[rows] * places; i++) {
+        for (int64_t first = 0; first < was->dims[columns]; first += m) {
+            const int64_t end = first + m < was->dims[columns] ? first + m : was->dims[columns];
+            const int64_t wanted = n - (m - (end - first)) > 0 ? n - (m - (end - first)) : 0;
+            double largest = 0.0, smallest = 1e30;
+            int64_t gone = 0;
+            for (int64_t c = first; c < end; c++) {
+                const float before = weight_at(was, rows, i / places, c, i % places);
+                const float after = weight_at(now, rows, i / places, c, i % places);
+                const double size = fabs((double)before);
+                gone += after == 0.0f;
+                wrong += after != 0.0f && after != before;
+                largest = after == 0.0f && size > largest ? size : largest;
+                smallest = after != 0.0f && size < smallest ? size : smallest;
+            }
+            wrong += gone != wanted || largest > smallest;
+        }
+    }
+    CHECK_MSG(wrong == 0, "%d:%d of %s: %d wrong", (int)n, (int)m, name, wrong);
+}
+
+/* Half of the blocks go as a whole, and no one that goes is larger, on average, than one that stays. */
+static void check_blocks(const char *name, const sbit_tensor *was, const sbit_tensor *now, int rows, int columns, int64_t h, int64_t w)
+{
+    const int64_t places = was->rank == 4 ? was->dims[2] * was->dims[3] : 1;
+    const int64_t down = (was->dims[rows] + h - 1) / h, across = (was->dims[columns] + w - 1) / w;
+    int64_t gone = 0;
+    int wrong = 0;
+    double largest = 0.0, smallest = 1e30;
+    for (int64_t b = 0; b < down * across * places; b++) {
+        double sum = 0.0;
+        int zeros = 0, all = 0;
+        for (int64_t i = 0; i < h * w; i++) {
+            const int64_t r = b / places / across * h + i / w, c = b / places % across * w + i % w;
+            if (r < was->dims[rows] && c < was->dims[columns]) {
+                zeros += weight_at(now, rows, r, c, b % places) == 0.0f;
+                sum += fabs((double)weight_at(was, rows, r, c, b % places));
+                all++;
+            }
+        }
+        sum /= all;
+        wrong += zeros != 0 && zeros != all;
+        gone += zeros != 0;
+        largest = zeros != 0 && sum > largest ? sum : largest;
+        smallest = zeros == 0 && sum < smallest ? sum : smallest;
+    }
+    CHECK_MSG(wrong == 0 && gone == down * across * places / 2 && largest <= smallest,
+              "%dx%d of %s: %d blocks in part, %d of %d gone, %g and %g", (int)h, (int)w, name, wrong, (int)gone,
+              (int)(down * across * places), largest, smallest);
+}
+
+TEST(patterns_hold_for_every_weight)
+{
+    static const struct {
+        const char *keys;
+        int64_t h, w; /* of blocks; of N of M: n and m */
+        bool runs;
+    } cases[] = {{"N_OF_M: \"2:4\"", 2, 4, true}, {"N_OF_M: \"1:4\"", 1, 4, true}, {"BLOCK: 1x4", 1, 4, false},
+                 {"BLOCK: 4x1", 4, 1, false}, {"BLOCK: 2x2", 2, 2, false}, {"BLOCK: 5x3", 5, 3, false}};
+    sbit_ctx *ctx = test_ctx();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sbit_error error;
+        model_bytes bytes;
+        sbit_graph *graph = model_graph(ctx, LAYERS, &bytes, &error), *out = NULL;
+        sbit_sconfig *config = NULL;
+        sbit_sparse *sparse = NULL;
+        char text[160];
+        snprintf(text, sizeof text, "SPARSER: {TYPE: unstructured, STRATEGY: level, RATIO: 0.5, %s}\n", cases[i].keys);
+        if (CHECK(graph != NULL) && CHECK_OK(sbit_sconfig_read(ctx, text, strlen(text), &config, &error), error) &&
+            CHECK_OK(sbit_sparse_create(graph, config, &sparse, &error), error) &&
+            CHECK_OK(sbit_sparse_select(sparse, NULL, &error), error) && CHECK_OK(sbit_sparse_masked(sparse, &out, &error), error)) {
+            for (size_t k = 0; k < sizeof patterned / sizeof patterned[0]; k++) {
+                const sbit_value_id a = sbit_graph_find_value(graph, patterned[k].name);
+                const sbit_value_id b = sbit_graph_find_value(out, patterned[k].name);
+                if (CHECK_MSG(b.idx != 0, "%s is gone", patterned[k].name)) {
+                    (cases[i].runs ? check_runs : check_blocks)(patterned[k].name, &sbit_graph_value(graph, a)->constant,
+                                                                &sbit_graph_value(out, b)->constant, patterned[k].rows,
+                                                                patterned[k].columns, cases[i].h, cases[i].w);
+                }
+            }
+        }
+        sbit_graph_destroy(out);
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        sbit_graph_destroy(graph);
+        free(bytes.data);
+    }
+    sbit_ctx_destroy(ctx);
 }
