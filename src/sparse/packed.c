@@ -25,6 +25,26 @@ static sbit_status sbit__packed_kinds(const sbit_graph *graph, void *user)
     return SBIT_OK;
 }
 
+/* Products of integers whose ranges are found while running, and blocks in an order of their own (g_idx): no rule
+ * for channels, and no floats to be pruned in their place. */
+static sbit_status sbit__packed_left(const sbit_graph *graph, void *user)
+{
+    static const char *const ops[] = {"MatMulInteger", "ConvInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul",
+                                      "DynamicQuantizeLSTM", "MatMulNBits"};
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        for (size_t i = 0; i < SBIT__COUNT_OF(ops); i++) {
+            if (sbit__streq(node->op_type, ops[i])) {
+                sbit__log((sbit_ctx *)user, SBIT_LOG_WARNING,
+                          "%s '%s' and others like it keep all their channels: prune the float model, then quantize it",
+                          node->op_type, node->name[0] != '\0' ? node->name : sbit_graph_value(graph, node->outputs[0])->name);
+                return SBIT_ERR_LIMIT; /* one is enough */
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__packed_unpack(sbit_sparse *sparse, sbit_error *error)
 {
     bool integers = false, blocks = false;
@@ -34,6 +54,7 @@ SBIT__FN sbit_status sbit__packed_unpack(sbit_sparse *sparse, sbit_error *error)
     }
     SBIT__TRY(sbit__format_undo_nbits(sparse->graph, &blocks, error));
     sparse->format = integers ? "qoperator" : blocks ? "matmul_nbits" : NULL;
+    (void)sbit_graph_each(sparse->graph, sbit__packed_left, sparse->ctx);
     if (integers || blocks) {
         SBIT__TRY(sbit_graph_sort(sparse->graph, error));
         return sbit_infer(sparse->graph, error);

@@ -155,9 +155,12 @@ def repairs(net, criterion):
     if not os.path.exists(train):
         return skip("no shared data")
     top1 = {}
+    # maps have a rank, what a linear layer gives has none
+    strategy = ["--set", "SPARSER.STRATEGY=" + criterion]
+    strategy += ["--set", 'SPARSER.SPECIFIC=[{"op:Gemm": [STRATEGY, l1norm]}]'] if criterion == "hrank" else []
     for what in ("float", "none", "batch_norm", "ridge", "both"):
         if what != "float":
-            tool_json("prune", model, "--set", "SPARSER.STRATEGY=" + criterion, "--macs", "0.5x", "--repair", what, "--data",
+            tool_json("prune", model, *strategy, "--macs", "0.5x", "--repair", what, "--data",
                       "cifar10:" + train, "--limit", 512, "--force", "-o", small, *CIFAR_FLAGS)
         top1[what] = tool_json("eval", model if what == "float" else small, "--data", "cifar10:" + test, "--limit", 2000,
                                *CIFAR_FLAGS)["top1"]
