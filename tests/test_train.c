@@ -1519,6 +1519,62 @@ TEST(dropout_is_counted)
     sbit_ctx_destroy(ctx);
 }
 
+/* Quantization removes Dropout; training quantized has it again, what is exported has not. */
+TEST(dropout_is_trained_quantized)
+{
+    sbit_ctx *ctx = train_ctx();
+    sbit_graph *graph = NULL, *built = NULL;
+    small_data *d = (small_data *)malloc(sizeof *d);
+    const int64_t dims[3] = {2, SMALL, SMALL};
+    const sbit_value_id none = {0};
+    sbit_qconfig *config = NULL;
+    sbit_quant *quant = NULL;
+    sbit_trainer *t = NULL;
+    sbit_train_desc desc;
+    sbit_train_report first, second;
+    sbit_error error;
+    sbit_batch batch;
+    small_data_make(ctx, d);
+    CHECK(sbit_graph_create(ctx, 17, &graph, &error) == SBIT_OK);
+    sbit_builder b = sbit_builder_init(graph, 5, &error);
+    sbit_value_id x = sbit_builder_op(&b, "Flatten", sbit_builder_input(&b, "input", 3, dims), none);
+    x = sbit_builder_op(&b, "Relu", sbit_builder_linear(&b, "fc1", x, 8), none);
+    x = sbit_builder_linear(&b, "fc2", sbit_builder_op(&b, "Dropout", x, none), 3);
+    CHECK_MSG(sbit_builder_output(&b, "logits", x) == SBIT_OK, "%s", error.message);
+    CHECK(sbit_qconfig_read(ctx, qat_config, strlen(qat_config), &config, &error) == SBIT_OK);
+    CHECK_MSG(sbit_quant_create(graph, config, &quant, &error) == SBIT_OK &&
+                  sbit_quant_calibrate(quant, &d->feed, &error) == SBIT_OK &&
+                  sbit_quant_calc_qparams(quant, false, false, false, &error) == SBIT_OK,
+              "%s", error.message);
+    memset(&desc, 0, sizeof desc);
+    memset(&batch, 0, sizeof batch);
+    desc.learning_rate = 1e-9f;
+    batch.inputs = &d->inputs;
+    batch.targets = &d->targets;
+    batch.input_count = batch.target_count = 1;
+    batch.samples = SMALL_COUNT;
+    CHECK_MSG(sbit_trainer_create_qat(quant, &desc, &t, &error) == SBIT_OK &&
+                  sbit_trainer_step(t, &batch, &first, &error) == SBIT_OK &&
+                  sbit_trainer_step(t, &batch, &second, &error) == SBIT_OK &&
+                  sbit_trainer_finish_qat(t, &error) == SBIT_OK &&
+                  sbit_quant_build(quant, NULL, &built, &error) == SBIT_OK,
+              "%s", error.message);
+    CHECK(first.loss != second.loss); /* other elements are dropped */
+    size_t dropouts = 0;
+    for (sbit_node_id id = sbit_graph_first(built); id.idx != 0; id = sbit_graph_next(built, id)) {
+        dropouts += strcmp(sbit_graph_node(built, id)->op_type, "Dropout") == 0;
+    }
+    CHECK_EQ_I64(dropouts, 0);
+    sbit_trainer_destroy(t);
+    sbit_quant_destroy(quant);
+    sbit_qconfig_destroy(config);
+    sbit_graph_destroy(built);
+    sbit_graph_destroy(graph);
+    sbit_feed_close(&d->feed);
+    free(d);
+    sbit_ctx_destroy(ctx);
+}
+
 /* A batch in pieces gives the gradients of the whole; a value that is not finite is traced to its
  * node, and nothing has changed. */
 TEST(micro_batches_and_not_finite_values)

@@ -100,6 +100,45 @@ SBIT__FN sbit_status sbit__quant_session(sbit_quant *quant, sbit_graph *graph,
     return status;
 }
 
+static sbit_status sbit__quant_note_dropouts(sbit_quant *quant, sbit_error *error)
+{
+    const sbit_graph *graph = quant->graph;
+    size_t count = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        quant->dropout_count = 0;
+        for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;
+             id = sbit_graph_next(graph, id)) {
+            const sbit_node *node = sbit_graph_node(graph, id);
+            if (!sbit__is_op(node, "Dropout") ||
+                sbit_graph_uses(graph, node->inputs[0], NULL, 0) != 1) {
+                continue;
+            }
+            count++;
+            if (pass == 1) {
+                const sbit_tensor *ratio = sbit__const_in(graph, node, 1);
+                sbit__quant_dropout *to = &quant->dropouts[quant->dropout_count++];
+                const char *from = sbit_graph_value(graph, node->inputs[0])->name;
+                const char *after = sbit_graph_value(graph, node->outputs[0])->name;
+                to->from = sbit__arena_strdup(&quant->arena, from, strlen(from));
+                to->to = sbit__arena_strdup(&quant->arena, after, strlen(after));
+                to->ratio = ratio != NULL ? (float)sbit__tensor_f64_at(ratio, 0)
+                                          : sbit_node_float(node, "ratio", 0.5f);
+                if (to->from == NULL || to->to == NULL) {
+                    return sbit__fail_oom(error, 1);
+                }
+            }
+        }
+        if (pass == 0) {
+            quant->dropouts = (sbit__quant_dropout *)sbit__arena_array(
+                &quant->arena, count + 1, sizeof *quant->dropouts);
+            if (quant->dropouts == NULL) {
+                return sbit__fail_oom(error, count * sizeof *quant->dropouts);
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
                                     const sbit_qconfig *config, sbit_error *error)
 {
@@ -116,6 +155,7 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
         quant->learned.arena = &quant->arena;
         SBIT__TRY(sbit__dequantize(quant->graph, keep ? &quant->learned : NULL, error));
     }
+    SBIT__TRY(sbit__quant_note_dropouts(quant, error));
     simplify.fix_defaults = true; /* weights have to stay what they are */
     SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
     sbit__quant_tell_fixed(quant, graph);

@@ -181,6 +181,12 @@ typedef struct sbit__learned_list {
     size_t count;
 } sbit__learned_list;
 
+/* A Dropout of the model, which simplification removes: training puts it back (train/qat.c). */
+typedef struct sbit__quant_dropout {
+    const char *from, *to; /* its input, which nothing else read, and its output: one of them stays */
+    float ratio;
+} sbit__quant_dropout;
+
 struct sbit_quant {
     sbit_ctx *ctx;
     sbit_graph *graph; /* simplified, float */
@@ -202,6 +208,8 @@ struct sbit_quant {
     bool bn_done, tuning;                      /* SCHEDULE.BN_TUNING has run; runs */
     bool float_done;                           /* steps of stage FLOAT_GRAPH have run */
     sbit__learned_list learned;                /* scales of the model, if it was quantized */
+    sbit__quant_dropout *dropouts;
+    size_t dropout_count;
     sbit_feed feed;                            /* that calibrated; read NULL: none */
     int64_t rows, samples; /* of the batch that runs: rows beyond `samples` are padding */
     const int64_t *index;  /* numbers of its samples; NULL: unknown */

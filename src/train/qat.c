@@ -387,6 +387,41 @@ static sbit_status sbit__qat_follow(sbit_trainer *t, sbit_error *error)
     return SBIT_OK;
 }
 
+/* A Dropout behind what stands in its place now, and behind that one's quantizer: what it makes larger
+ * is not cut. */
+static sbit_status sbit__qat_place_dropout(sbit_trainer *t, const sbit__quant_dropout *dropout,
+                                           sbit_error *error)
+{
+    const sbit_attr ratio = sbit__attr_float("ratio", dropout->ratio);
+    sbit_value_id x = sbit_graph_find_value(t->graph, dropout->from), y;
+    sbit_node_desc desc;
+    sbit_node_id added;
+    sbit_use use;
+    x = x.idx != 0 ? x : sbit_graph_find_value(t->graph, dropout->to);
+    if (x.idx == 0) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, dropout->from,
+                          "the Dropout behind '%s' cannot be trained quantized: simplification "
+                          "leaves nothing in its place; remove it from the model",
+                          dropout->from);
+    }
+    while (sbit_graph_uses(t->graph, x, &use, 1) == 1 &&
+           sbit__streq(sbit_graph_node(t->graph, use.node)->op_type, "External")) {
+        x = sbit_graph_node(t->graph, use.node)->outputs[0];
+    }
+    const sbit_type type = sbit_graph_value(t->graph, x)->type;
+    SBIT__TRY(sbit_graph_add_value(t->graph, "dropout", &type, &y, error));
+    SBIT__TRY(sbit_graph_replace_uses(t->graph, x, y, error));
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = desc.name = "Dropout";
+    desc.inputs = &x;
+    desc.outputs = &y;
+    desc.input_count = desc.output_count = 1;
+    desc.attrs = &ratio; /* in every opset: DropoutTrain takes its place */
+    desc.attr_count = 1;
+    SBIT__TRY(sbit_graph_add_node(t->graph, &desc, &added, error));
+    return sbit_graph_sort(t->graph, error);
+}
+
 SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_error *error)
 {
     sbit__qat_site **known =
@@ -426,6 +461,9 @@ SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_e
     t->effective = (float *)sbit__arena_alloc(&t->arena, most + 1);
     if (t->effective == NULL) {
         return sbit__fail_oom(error, most);
+    }
+    for (size_t i = 0; i < quant->dropout_count; i++) {
+        SBIT__TRY(sbit__qat_place_dropout(t, &quant->dropouts[i], error));
     }
     t->quant = quant;
     t->quant_sites = (void **)(void *)known;
