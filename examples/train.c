@@ -192,6 +192,11 @@ static sbit_status quantize(sbit_graph *graph, const pictures *train, const pict
     sbit_graph_destroy(built);
     built = NULL;
     status = status == SBIT_OK ? sbit_trainer_create_qat(quant, &desc, &trainer, error) : status;
+    if (status == SBIT_OK) { /* one epoch in float, then with the quantizers */
+        sbit_trainer_enable_qat(trainer, false);
+        status = fit(trainer, train, 1, error);
+        sbit_trainer_enable_qat(trainer, true);
+    }
     status = status == SBIT_OK ? fit(trainer, train, 4, error) : status;
     status = status == SBIT_OK ? sbit_trainer_finish_qat(trainer, error) : status;
     status = status == SBIT_OK ? sbit_quant_export_onnx(quant, path, NULL, error) : status;

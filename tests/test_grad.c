@@ -836,6 +836,8 @@ TEST(less_common_operators)
         {"DFT", 17, {"2,6,3,2"}, NULL, 0, "axis=2", 0, 0, 0, 0, 0},
         {"DFT", 20, {"2,6,1"}, NULL, 0, "onesided=1", 0, 0, 0, 0, 0},
         {"DFT", 20, {"2,5,2"}, NULL, 0, "inverse=1", 0, 0, 0, 0, 0},
+        {"STFT", 17, {"2,11,1", "4"}, "3", 1, "", 0, 0, 0, 0, 0},
+        {"STFT", 17, {"2,7,1"}, "2", 1, "onesided=0", 0, 0, 0, 0, 0},
         {"OneHot", 11, {"2,3", "2"}, "3", 1, "axis=1", 0.1, 2.9, 1, 0, 0},
         {"Det", 11, {"3,3"}, NULL, 0, "", 0, 0, 0, 0, 0},
         {"Det", 11, {"2,2,4,4"}, NULL, 0, "", 0, 0, 0, 0, 0},
@@ -857,6 +859,8 @@ TEST(less_common_operators)
          "output_height=2 output_width=2 sampling_ratio=2 spatial_scale=0.9", 0.2, 5.9, 2, 0, 0},
         {"RoiAlign", 16, {"2,2,5,6", "3,4"}, "1,0,1", 2,
          "output_height=2 output_width=2 mode='max' sampling_ratio=3", 0.2, 5.9, 2, 0, 0},
+        {"MaxRoiPool", 22, {"5,2,5,6", "3,5"}, NULL, 0, "pooled_shape=[2,3] spatial_scale=0.8", 0.2,
+         4.1, 2, 0, 0},
         {"SwiGLU", 28, {"3,4", "3,4"}, NULL, 0, "alpha=1.3", -3, 3, 0, 0, 0},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

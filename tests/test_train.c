@@ -1168,6 +1168,135 @@ TEST(resuming_gives_the_same_bits)
     sbit_ctx_destroy(ctx);
 }
 
+/* A quantized trainer of a small network, half of whose first weight is masked. */
+static bool qat_small(const sbit_graph *graph, small_data *d, const sbit_train_desc *desc,
+                      sbit_quant **quant, sbit_trainer **t, sbit_error *error)
+{
+    sbit_qconfig *config = NULL;
+    const bool ok =
+        CHECK_MSG(sbit_qconfig_read(sbit_graph_ctx(graph), qat_config, strlen(qat_config), &config,
+                                    error) == SBIT_OK &&
+                      sbit_quant_create(graph, config, quant, error) == SBIT_OK &&
+                      sbit_quant_calibrate(*quant, &d->feed, error) == SBIT_OK &&
+                      sbit_quant_calc_qparams(*quant, false, false, false, error) == SBIT_OK &&
+                      sbit_trainer_create_qat(*quant, desc, t, error) == SBIT_OK,
+                  "%s", error->message);
+    sbit_qconfig_destroy(config);
+    return ok;
+}
+
+/* The same with quantizers that learn, a mask, micro-batches, and averages or bits that are lost. */
+TEST(resuming_quantized_gives_the_same_bits)
+{
+    sbit_ctx *ctx = train_ctx();
+    sbit_graph *graph = small_network(ctx, 3);
+    small_data *d = (small_data *)malloc(sizeof *d);
+    const char *path = SBIT_TEST_TMP "/qat.checkpoint";
+    small_data_make(ctx, d);
+    for (int form = 0; form < 2; form++) {
+        sbit_quant *quant[2] = {NULL, NULL};
+        sbit_trainer *t[2] = {NULL, NULL};
+        sbit_train_desc desc;
+        sbit_fit_desc fit;
+        sbit_error error;
+        int64_t stop = 3;
+        memset(&desc, 0, sizeof desc);
+        memset(&fit, 0, sizeof fit);
+        desc.learning_rate = 0.02f;
+        desc.optimizer_options = "MOMENTUM: 0.9";
+        desc.ema = form == 0 ? 0.9f : 0.0f;
+        desc.dampening = 1e-3f;
+        fit.epochs = 2;
+        fit.batch = 16;
+        fit.micro = 8;
+        fit.anneal = form == 0 ? 0 : 8;
+        fit.anneal_steps = form == 0 ? 0 : 1;
+        for (int run = 0; run < 3; run++) { /* whole; stopped; gone on */
+            const int to = run > 0;
+            if (run == 2) {
+                CHECK_MSG(sbit_trainer_save(t[1], path, &error) == SBIT_OK, "%s", error.message);
+                sbit_trainer_destroy(t[1]);
+                sbit_quant_destroy(quant[1]);
+                quant[1] = NULL;
+                t[1] = NULL;
+            }
+            if (!qat_small(graph, d, &desc, &quant[to], &t[to], &error)) {
+                break;
+            }
+            const sbit_train_parameter first = sbit_trainer_parameter(t[to], 0);
+            uint8_t keep[4096];
+            for (int64_t i = 0; i < sbit_tensor_count(&first.data); i++) {
+                keep[i] = i % 2 == 0;
+            }
+            fit.after_step = run == 1 ? stop_after : NULL;
+            fit.user = &stop;
+            fit.resume = run == 2;
+            CHECK(run == 2 ? sbit_trainer_load(t[1], path, &error) == SBIT_OK
+                           : sbit_trainer_set_mask(t[to], first.name, keep, &error) == SBIT_OK);
+            const sbit_status status = sbit_trainer_fit(t[to], &d->feed, &fit, NULL, &error);
+            CHECK_MSG(status == (run == 1 ? SBIT_ERR_CANCELLED : SBIT_OK), "%s", error.message);
+        }
+        for (size_t i = 0; t[0] != NULL && t[1] != NULL && i < sbit_trainer_parameter_count(t[0]);
+             i++) {
+            sbit_train_parameter a = sbit_trainer_parameter(t[0], i);
+            sbit_train_parameter b = sbit_trainer_parameter(t[1], i);
+            const size_t bytes = sbit_tensor_bytes(&a.data);
+            CHECK_MSG(memcmp(a.data.data, b.data.data, bytes) == 0, "%d: %s differs", form, a.name);
+            CHECK(i > 0 || ((const float *)a.data.data)[1] == 0.0f);
+            sbit_trainer_swap_average(t[0]);
+            sbit_trainer_swap_average(t[1]);
+            a = sbit_trainer_parameter(t[0], i);
+            b = sbit_trainer_parameter(t[1], i);
+            CHECK_MSG(memcmp(a.data.data, b.data.data, bytes) == 0, "%d: mean of %s", form, a.name);
+            sbit_trainer_swap_average(t[0]);
+            sbit_trainer_swap_average(t[1]);
+        }
+        if (t[0] != NULL && t[1] != NULL) { /* without quantizers: the loss and gradients of float */
+            const sbit_train_parameter w = sbit_trainer_parameter(t[0], 0);
+            sbit_train_report report[3];
+            sbit_batch batch;
+            memset(&batch, 0, sizeof batch);
+            batch.inputs = &d->inputs;
+            batch.targets = &d->targets;
+            batch.input_count = batch.target_count = 1;
+            batch.samples = SMALL_COUNT;
+            for (int k = 0; k < 3; k++) {
+                sbit_trainer_enable_qat(t[0], k != 1);
+                CHECK(sbit_trainer_backward(t[0], &batch, &report[k], &error) == SBIT_OK);
+            }
+            CHECK(report[0].loss == report[2].loss && report[0].loss != report[1].loss);
+            sbit_trainer *plain = NULL;
+            sbit_graph *same = NULL;
+            CHECK(sbit_graph_clone(graph, &same, &error) == SBIT_OK &&
+                  sbit_trainer_create(same, &desc, &plain, &error) == SBIT_OK);
+            for (size_t i = 0; plain != NULL && i < sbit_trainer_parameter_count(plain); i++) {
+                const sbit_train_parameter p = sbit_trainer_parameter(plain, i);
+                for (size_t k = 0; k < sbit_trainer_parameter_count(t[0]); k++) {
+                    const sbit_train_parameter from = sbit_trainer_parameter(t[0], k);
+                    if (strcmp(p.name, from.name) == 0) {
+                        memcpy(p.data.data, from.data.data, sbit_tensor_bytes(&p.data));
+                    }
+                }
+            }
+            sbit_trainer_enable_qat(t[0], false);
+            CHECK(w.data.data != NULL &&
+                  sbit_trainer_backward(t[0], &batch, &report[0], &error) == SBIT_OK &&
+                  sbit_trainer_backward(plain, &batch, &report[1], &error) == SBIT_OK);
+            CHECK_NEAR(report[0].loss, report[1].loss, 1e-6);
+            sbit_trainer_destroy(plain);
+            sbit_graph_destroy(same);
+        }
+        for (int i = 0; i < 2; i++) {
+            sbit_trainer_destroy(t[i]);
+            sbit_quant_destroy(quant[i]);
+        }
+    }
+    sbit_feed_close(&d->feed);
+    free(d);
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+}
+
 /* Every loss falls in a few steps on one batch; wrong names are told. */
 TEST(losses_and_settings)
 {

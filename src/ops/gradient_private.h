@@ -21,6 +21,7 @@
  *     DropoutTrain(x, draw) {ratio, seed}   gradient: itself
  *     LrnGrad(dy, x)                        CumProdGrad(dy, x, axis)
  *     DetGrad(x, dy)   Col2ImGrad(x, image, block, dy)   RoiAlignGrad(x, rois, batch, dy)
+ *     MaxRoiPoolGrad(x, rois, dy)
  *     GridSampleGrad(x, grid, dy) -> dx, dgrid
  *     ResizeGrad(x, roi, scales, sizes, dy) {of, version}
  *     LabelLossGrad(dy, scores, labels, weights) {of}
@@ -61,7 +62,7 @@ extern "C" {
                 X(batch_norm_train) X(layer_norm) X(group_norm) X(softmax)                         \
                     X(cross_entropy) /* ops/gradients_more.c */                                    \
         X(reduce_log_sum) X(reduce_prod) X(lp_normalization) X(mean_variance) X(lrn) X(mod)        \
-            X(one_hot) X(det) X(col2im) X(grid_sample) X(roi_align) X(trilu) X(cum_sum) X(cum_prod) X(dft) X(dropout) X(dropout_train) X(scatter_elements) X(scatter_nd) X(compress) X(center_crop_pad)   \
+            X(one_hot) X(det) X(col2im) X(grid_sample) X(roi_align) X(roi_pool) X(trilu) X(cum_sum) X(cum_prod) X(dft) X(stft) X(dropout) X(dropout_train) X(scatter_elements) X(scatter_nd) X(compress) X(center_crop_pad)   \
                 X(max_unpool) X(top_k) X(rotary) X(swiglu) X(lp_pool) X(global_lp_pool)            \
                     X(label_loss) X(attention) X(rnn)
 

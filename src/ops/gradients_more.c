@@ -5,6 +5,8 @@
  */
 #include "gradient_private.h"
 
+#include <math.h> /* cos, sin */
+
 /* The first output only; the others are indices, statistics or copies. */
 static bool sbit__g_only_first(sbit_gradient *g)
 {
@@ -199,6 +201,14 @@ SBIT__FN void sbit__grad_roi_align(sbit_gradient *g)
         sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "RoiAlignGrad", inputs, 4, attrs, count);
 }
 
+/* Where the regions lie is rounded: they have no gradient. */
+SBIT__FN void sbit__grad_roi_pool(sbit_gradient *g)
+{
+    const sbit_value_id inputs[3] = {g->inputs[0], g->inputs[1], g->output_grads[0]};
+    g->input_grads[0] =
+        sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "MaxRoiPoolGrad", inputs, 3, false, NULL);
+}
+
 SBIT__FN void sbit__grad_grid_sample(sbit_gradient *g)
 {
     static const char *const names[] = {"mode", "padding_mode", "align_corners"};
@@ -284,6 +294,72 @@ SBIT__FN void sbit__grad_dft(sbit_gradient *g)
                                 sbit__attr_int("length", 1)};
     g->input_grads[0] =
         real ? sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Piece", &dx, 1, piece, 3) : dx;
+}
+
+/* w [2 * bins][1][length]: a frame's cosines and negative sines. */
+static sbit_value_id sbit__g_stft_basis(sbit_gradient *g, int64_t bins, int64_t length)
+{
+    const int64_t dims[3] = {2 * bins, 1, length};
+    sbit_ctx *ctx = sbit_graph_ctx(g->graph);
+    sbit_value_id id = {0};
+    sbit_tensor basis;
+    g->status = sbit_tensor_alloc(ctx, sbit__g_type(g, g->outputs[0])->dtype, 3, dims, &basis, g->error);
+    if (g->status != SBIT_OK) {
+        return id;
+    }
+    for (int64_t i = 0; i < bins * length; i++) {
+        const int64_t k = i / length, n = i % length;
+        const double angle = 6.283185307179586477 * (double)(k * n % length) / (double)length;
+        sbit__tensor_set_f64(&basis, 2 * k * length + n, cos(angle));
+        sbit__tensor_set_f64(&basis, (2 * k + 1) * length + n, -sin(angle));
+    }
+    g->status = sbit_graph_add_constant(g->graph, "stft", &basis, &id, g->error);
+    sbit_tensor_free(ctx, &basis);
+    return id;
+}
+
+/* Of a real signal it is a convolution with strides by cosines and sines times the window. */
+SBIT__FN void sbit__grad_stft(sbit_gradient *g)
+{
+    const bool windowed = g->input_count > 2 && g->inputs[2].idx != 0;
+    const sbit_value_info *step = sbit_graph_value(g->graph, g->inputs[1]);
+    const sbit_value_info *given = g->input_count > 3 && g->inputs[3].idx != 0
+                                       ? sbit_graph_value(g->graph, g->inputs[3])
+                                       : NULL;
+    if (!step->is_constant || (given != NULL && !given->is_constant) ||
+        sbit__g_length(g, g->inputs[0], 2) != 1) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "only of a real signal, with a fixed step and length, is there a gradient");
+        return;
+    }
+    const int64_t stride = sbit__tensor_i64_at(&step->constant, 0);
+    const int64_t length = given != NULL ? sbit__tensor_i64_at(&given->constant, 0)
+                                         : sbit__g_length(g, g->inputs[windowed ? 2 : 0], windowed ? 0 : 1);
+    const int64_t bins = sbit_node_int(g->node, "onesided", 1) != 0 ? length / 2 + 1 : length;
+    const int64_t frames[3] = {0, 0, 2 * bins}, line[3] = {0, 1, -1}, last[3] = {0, 2, 1};
+    const sbit_attr strides = sbit__attr_ints("strides", &stride, 1);
+    const sbit_attr perm = sbit__attr_ints("perm", last, 3);
+    if (g->status != SBIT_OK) {
+        return;
+    }
+    const sbit_value_id basis = sbit__g_stft_basis(g, bins, length);
+    const sbit_value_id rows =
+        sbit__g_2(g, "Reshape", g->output_grads[0], sbit__g_shape_of(g, frames, 3));
+    const sbit_value_id dy = sbit_gradient_add(g, "", "Transpose", &rows, 1, &perm, 1);
+    const sbit_value_id x = sbit__g_2(g, "Reshape", g->inputs[0], sbit__g_shape_of(g, line, 3));
+    if (g->wanted[0]) {
+        const sbit_value_id three[3] = {
+            dy, windowed ? sbit__g_2(g, "Mul", basis, g->inputs[2]) : basis, sbit__g_shape(g, x)};
+        const sbit_value_id dx =
+            sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ConvDataGrad", three, 3, &strides, 1);
+        g->input_grads[0] = sbit__g_2(g, "Reshape", dx, sbit__g_shape(g, g->inputs[0]));
+    }
+    if (sbit__g_wanted(g, 2)) {
+        const sbit_value_id three[3] = {x, dy, sbit__g_shape(g, basis)};
+        const sbit_value_id dw =
+            sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ConvWeightGrad", three, 3, &strides, 1);
+        sbit__g_fit(g, 2, sbit__g_2(g, "Mul", dw, basis));
+    }
 }
 
 /* At inference nothing is dropped. What is dropped while training only the training form knows. */

@@ -839,6 +839,7 @@ typedef struct sbit__roi_task {
     const sbit_tensor *x;
     const void *rois;
     const int64_t *batch; /* RoiAlign */
+    const void *dy;       /* MaxRoiPoolGrad: added to y, which is dx then, at the largest cell */
     void *y;
     int64_t rois_count, channels, height, width, out_h, out_w;
     double scale;
@@ -894,7 +895,7 @@ static void sbit__roipool_regions(void *user, int64_t begin, int64_t end, int32_
             (image * task->channels + i % task->channels) * task->height * task->width;
         for (int64_t o = 0; o < task->out_h * task->out_w; o++) {
             int64_t h0 = 0, h1 = 0, w0 = 0, w1 = 0;
-            bool any = false;
+            int64_t place = -1;
             double best = 0.0;
             sbit__roipool_bin(task, y1, h < 1 ? 1 : h, task->out_h, o / task->out_w, task->height,
                               &h0, &h1);
@@ -903,11 +904,20 @@ static void sbit__roipool_regions(void *user, int64_t begin, int64_t end, int32_
             for (int64_t at = h0 * task->width; at < h1 * task->width; at += task->width) {
                 for (int64_t k = w0; k < w1; k++) {
                     const double x = sbit__real_at(task->wide, task->x->data, from + at + k);
-                    best = !any || x > best ? x : best;
-                    any = true;
+                    if (place < 0 || x > best) {
+                        best = x;
+                        place = from + at + k;
+                    }
                 }
             }
-            sbit__real_set(task->wide, task->y, i * task->out_h * task->out_w + o, best);
+            const int64_t to = i * task->out_h * task->out_w + o;
+            if (task->dy == NULL) {
+                sbit__real_set(task->wide, task->y, to, best);
+            } else if (place >= 0) {
+                sbit__real_set(task->wide, task->y, place,
+                               sbit__real_at(task->wide, task->y, place) +
+                                   sbit__real_at(task->wide, task->dy, to));
+            }
         }
     }
 }
@@ -939,6 +949,28 @@ static sbit_status sbit__roipool_run_any(const sbit_op_call *call, sbit_error *e
 static sbit_status sbit__roipool_run(const sbit_op_call *call, sbit_error *error)
 {
     return sbit__op_in_float(call, sbit__roipool_run_any, sbit__roipool_run_any, error);
+}
+
+/* MaxRoiPoolGrad(x, rois, dy): regions that overlap add to the same cells, so one thread does it. */
+static sbit_status sbit__roipool_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__roipool_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__roi_task task;
+    (void)error; /* the forward node has looked at the regions */
+    sbit__roi_task_of(call, &task);
+    task.dy = call->in[2]->data;
+    task.rois_count = call->in[2]->dims[0];
+    task.out_h = call->in[2]->dims[2];
+    task.out_w = call->in[2]->dims[3];
+    memset(task.y, 0, sbit_tensor_bytes(call->out[0]));
+    sbit__roipool_regions(&task, 0, task.rois_count * task.channels, 0);
+    return SBIT_OK;
 }
 
 /* The four cells around (y, x) within a plane, and their bilinear weights; false: it lies further
@@ -1279,9 +1311,9 @@ static const sbit_op_row sbit__pooling_rows[] = {
     SBIT__ROI_ROW("MaxUnpool", 22, SBIT_T_FLOATS, sbit__unpool_infer, sbit__op_prepare_check,
                   sbit__unpool_run, sbit__grad_max_unpool),
     SBIT__ROI_ROW("MaxRoiPool", 1, SBIT__T_FLOATS1, sbit__roipool_infer, sbit__op_prepare_f32,
-                  sbit__roipool_run, NULL),
+                  sbit__roipool_run, sbit__grad_roi_pool),
     SBIT__ROI_ROW("MaxRoiPool", 22, SBIT_T_FLOATS, sbit__roipool_infer, sbit__op_prepare_f32,
-                  sbit__roipool_run, NULL),
+                  sbit__roipool_run, sbit__grad_roi_pool),
     SBIT__ROI_ROW("RoiAlign", 10, SBIT__T_FLOATS1, sbit__roialign_infer, sbit__op_prepare_f32,
                   sbit__roialign_run, sbit__grad_roi_align),
     SBIT__ROI_ROW("RoiAlign", 16, SBIT__T_FLOATS1, sbit__roialign_infer, sbit__op_prepare_f32,
@@ -1290,6 +1322,8 @@ static const sbit_op_row sbit__pooling_rows[] = {
                   sbit__roialign_run, sbit__grad_roi_align),
     {SBIT__GRAD_DOMAIN, "RoiAlignGrad", 1, SBIT__T_GRAD, 0, 0, sbit__roialign_grad_infer, NULL,
      sbit__roialign_grad_run, NULL, NULL, NULL, NULL, NULL},
+    {SBIT__GRAD_DOMAIN, "MaxRoiPoolGrad", 1, SBIT__T_GRAD, 0, 0, sbit__roipool_grad_infer, NULL,
+     sbit__roipool_grad_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__POOLING_MAX_OF

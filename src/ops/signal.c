@@ -422,7 +422,7 @@ static sbit_status sbit__mel_run(const sbit_op_call *call, sbit_error *error)
 static const sbit_op_row sbit__signal_rows[] = {
     SBIT__SIGNAL_ROW_WITH("DFT", 17, SBIT_T_FLOATS, dft, dft, sbit__grad_dft),
     SBIT__SIGNAL_ROW_WITH("DFT", 20, SBIT_T_FLOATS, dft, dft, sbit__grad_dft),
-    SBIT__SIGNAL_ROW("STFT", 17, SBIT_T_FLOATS, stft, stft),
+    SBIT__SIGNAL_ROW_WITH("STFT", 17, SBIT_T_FLOATS, stft, stft, sbit__grad_stft),
     SBIT__SIGNAL_ROW("HannWindow", 17, SBIT__SIGNAL_SIZES, window, hann),
     SBIT__SIGNAL_ROW("HammingWindow", 17, SBIT__SIGNAL_SIZES, window, hamming),
     SBIT__SIGNAL_ROW("BlackmanWindow", 17, SBIT__SIGNAL_SIZES, window, blackman),

@@ -14,6 +14,7 @@
 typedef struct sbit__qat_site {
     sbit__external functions; /* user: this struct */
     sbit_quant *quant;
+    const bool *off;  /* the trainer's */
     sbit__site *site; /* whose state, scale and settings are used */
     const sbit_quantizer_row *row;
     void *state; /* of a row that learns; else NULL: scale and zero point stay as calibrated */
@@ -47,6 +48,10 @@ static sbit_status sbit__qat_forward(void *user, const sbit_op_call *call, sbit_
 {
     sbit__qat_site *q = (sbit__qat_site *)user;
     sbit__qat_see(q, call);
+    if (*q->off) {
+        memcpy(call->out[0]->data, call->in[0]->data, sbit_tensor_bytes(call->in[0]));
+        return SBIT_OK;
+    }
     const sbit_quantizer_call quantizer = sbit__site_quantizer(q->quant, q->site);
     const sbit_observation x =
         sbit__site_observation(q->site, call->in[0], (const float *)call->in[0]->data);
@@ -64,8 +69,12 @@ static sbit_status sbit__qat_backward(void *user, const sbit_op_call *call, sbit
     for (size_t i = 0; i < q->count; i++) {
         memset(q->parameters[i].gradient, 0, (size_t)q->parameters[i].count * sizeof(float));
     }
-    SBIT__TRY(
-        q->row->backward(q->state, &quantizer, &x, (const float *)call->in[0]->data, dx, error));
+    if (*q->off) {
+        memcpy(dx, call->in[0]->data, sbit_tensor_bytes(call->in[0]));
+    } else {
+        SBIT__TRY(q->row->backward(q->state, &quantizer, &x, (const float *)call->in[0]->data, dx,
+                                   error));
+    }
     for (size_t i = 0; i < q->count; i++) {
         sbit_tensor *out = (int32_t)i + 1 < call->output_count ? call->out[i + 1] : NULL;
         if (out != NULL) {
@@ -145,6 +154,7 @@ static sbit_status sbit__qat_make(sbit_trainer *t, sbit_quant *quant, sbit__site
         return sbit__fail_oom(error, sizeof *q);
     }
     q->quant = quant;
+    q->off = &t->qat_off;
     q->site = site;
     q->bits = site->settings.grid.bits;
     q->row = fixed ? sbit__quantizer_uniform() : site->settings.quantizer;
@@ -166,17 +176,19 @@ static sbit_status sbit__qat_make(sbit_trainer *t, sbit_quant *quant, sbit__site
 
 typedef struct sbit__qat_bias {
     sbit__external functions;
+    const bool *off;
     sbit__bias bias; /* with the sites whose scales are the current ones */
 } sbit__qat_bias;
 
 static sbit_status sbit__qat_bias_forward(void *user, const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__bias *b = &((const sbit__qat_bias *)user)->bias;
+    const sbit__qat_bias *node = (const sbit__qat_bias *)user;
+    const sbit__bias *b = &node->bias;
     const float *from = (const float *)call->in[0]->data;
     float *to = (float *)call->out[0]->data;
-    bool fits = true;
+    bool fits = !*node->off;
     (void)error;
-    for (int64_t i = 0; i < b->count; i++) {
+    for (int64_t i = 0; fits && i < b->count; i++) {
         int32_t q;
         fits = sbit__bias_round(b, i, from[i], &q) && fits;
         to[i] = (float)q * sbit__bias_scale(b, i);
@@ -236,6 +248,7 @@ static sbit_status sbit__qat_place_bias(sbit_trainer *t, sbit_quant *quant, sbit
         b->bias.value->constant.dtype != SBIT_F32) {
         return SBIT_OK;
     }
+    b->off = &t->qat_off;
     b->functions.forward = sbit__qat_bias_forward;
     b->functions.backward = sbit__qat_bias_backward;
     b->functions.user = b;
@@ -539,6 +552,11 @@ SPARSEBIT_API sbit_status sbit_trainer_set_bits(sbit_trainer *trainer, int32_t b
     }
     trainer->bits = bits <= 16 ? bits : 16;
     return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_trainer_enable_qat(sbit_trainer *trainer, bool enabled)
+{
+    trainer->qat_off = !enabled;
 }
 
 SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_error *error)

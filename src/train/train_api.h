@@ -171,6 +171,10 @@ SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_g
  * STATE, UNSUPPORTED (a quantizer that cannot be trained, named). */
 SPARSEBIT_API sbit_status sbit_trainer_create_qat(sbit_quant *quant, const sbit_train_desc *desc,
                                                   sbit_trainer **out, sbit_error *error);
+/* false: quantizers let everything pass from the next backward on, and scales get no gradient: the
+ * float network is trained (a warm-up, or a look at its loss); true, as at first: they quantize.
+ * Checkpoints do not keep it. Does nothing without quantizers. */
+SPARSEBIT_API void sbit_trainer_enable_qat(sbit_trainer *trainer, bool enabled);
 /* Gives weights and scales to the quant, which then simulates and exports what was trained; what
  * AdaRound, GPTQ or bias correction made of the weights before is forgotten. May be called between
  * steps. */

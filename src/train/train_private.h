@@ -74,6 +74,7 @@ struct sbit_trainer {
     float *effective; /* room for the largest weight with a site */
     float *ranges; /* [range_count] that follow the batches: lowest, highest, the next site's ... */
     size_t range_count;
+    bool qat_off;           /* quantizers let everything pass: sbit_trainer_enable_qat */
     int32_t bits, bits_now; /* wanted, and at present: of quantizers with fewer; 0: their own */
 };
 
