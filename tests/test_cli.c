@@ -802,6 +802,7 @@ TEST(cli_analyze_ranks_layers)
     CHECK_EQ_I64(json_number("", "samples"), 16);
     CHECK_CONTAINS(cli.out, "\"layer\": \"conv\"");
     CHECK(json_number("\"layers\"", "noise") > 0.0);
+    CHECK(json_number("\"layers\"", "accumulated_mse") > 0.0);
     CHECK_EQ_I64(RUN("analyze %s --sparsity --data npy:%s --json", NET, DATA), 0);
     CHECK(strstr(cli.out, "\"ratio\": 0.9") != NULL || strstr(cli.out, "\"ratio\":0.9") != NULL);
     CHECK_EQ_I64(RUN("analyze %s --sparsity --data npy:%s --set SPARSER.STRATEGY=l2norm", NET, DATA), 0);

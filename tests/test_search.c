@@ -104,7 +104,10 @@ static void search_run(search *s, const bool *sites, float *out)
     if (sites != NULL) {
         build_do(b, sbit_quant_build(s->quant, &desc, &graph, &b->error), "build");
     }
-    build_do(b, sbit_session_create(graph != NULL ? graph : s->quant->graph, NULL, &session,
+    sbit_session_desc how;
+    memset(&how, 0, sizeof how);
+    how.exact = how.disable_fusion = true;
+    build_do(b, sbit_session_create(graph != NULL ? graph : s->quant->graph, &how, &session,
                                     &b->error),
              "session");
     build_do(b, sbit_session_set_input_at(session, 0, &s->x, &b->error), "input");
@@ -180,6 +183,82 @@ TEST(analysis_is_what_each_layer_does_alone)
     build_do(&s.b, sbit_quant_analyze(s.quant, &s.feed, &one, 1, &count, &s.b.error), "analyze");
     CHECK_STR(one.layer, found[0].layer);
     search_end(&s);
+}
+
+static double search_loss(const float *logits, int64_t label)
+{
+    double sum = 0.0;
+    for (int k = 0; k < 5; k++) {
+        sum += exp((double)logits[k]);
+    }
+    return log(sum) - (double)logits[label];
+}
+
+/* With fine steps the loss moves by its slope (activations alone: behind coarse weights they are
+ * rounded elsewhere); what has come together at the last layer is what the outputs lose. */
+static void search_slopes(const char *weight_bits, const char *activation_bits, bool weights)
+{
+    const char *const set[][2] = {{"W.QUANTIZER.BIT", weight_bits},
+                                  {"A.QUANTIZER.BIT", activation_bits},
+                                  {NULL, NULL}};
+    search s;
+    sbit_sensitivity found[32];
+    sbit_feed_desc desc;
+    sbit_feed feed;
+    int64_t labels[SAMPLES];
+    float plain[SAMPLES * 5], other[SAMPLES * 5];
+    bool sites[64];
+    size_t count = 0, seen = 0;
+    search_begin(&s, set);
+    search_run(&s, NULL, plain);
+    for (int i = 0; i < SAMPLES; i++) {
+        labels[i] = i % 5;
+    }
+    const sbit_tensor target = build_tensor(SBIT_I64, "24", labels);
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = &s.x;
+    desc.targets = &target;
+    desc.input_count = desc.target_count = 1;
+    build_do(&s.b, sbit_feed_of_tensors(s.b.ctx, &desc, &feed, &s.b.error), "feed");
+    build_do(&s.b, sbit_quant_analyze(s.quant, &feed, found, 32, &count, &s.b.error), "analyze");
+    for (size_t l = 0; l < count && !s.b.failed; l++) {
+        double sum = 0.0, squares = 0.0;
+        for (size_t i = 0; i < s.quant->site_count; i++) {
+            const sbit__site *site = &s.quant->sites[i];
+            sites[i] = site->enabled && strcmp(site->layer_name, found[l].layer) == 0;
+        }
+        search_run(&s, sites, other);
+        for (int i = 0; i < SAMPLES; i++) {
+            const double moved =
+                search_loss(other + 5 * i, labels[i]) - search_loss(plain + 5 * i, labels[i]);
+            sum += moved / SAMPLES;
+            squares += moved * moved / SAMPLES;
+        }
+        if ((found[l].weight_bits > 0) == weights) {
+            CHECK_NEAR(found[l].taylor, sum, 0.05 * sqrt(squares));
+            CHECK_NEAR(found[l].fisher, 0.5 * squares, 0.05 * squares);
+            seen++;
+        }
+        if (search_makes_output(&s, found[l].layer)) {
+            for (size_t i = 0; i < s.quant->site_count; i++) {
+                sites[i] = s.quant->sites[i].enabled;
+            }
+            const double all = search_noise(&s, sites);
+            CHECK_NEAR(found[l].accumulated.error2 / found[l].accumulated.reference2, all, 0.01 * all);
+        }
+        CHECK(found[l].accumulated.count == found[l].own.count);
+    }
+    CHECK(seen >= (weights ? 4 : 2));
+    build_do(&s.b, sbit_quant_analyze(s.quant, &s.feed, found, 32, &count, &s.b.error), "without");
+    CHECK(count > 0 && isnan(found[0].taylor) && isnan(found[0].fisher));
+    sbit_feed_close(&feed);
+    search_end(&s);
+}
+
+TEST(analysis_with_labels_is_the_slope_of_the_loss)
+{
+    search_slopes("11", "16", true);
+    search_slopes("16", "11", false);
 }
 
 static double search_drop(search *s)

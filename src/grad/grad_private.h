@@ -15,6 +15,10 @@ extern "C" {
 
 SBIT__FN const sbit__kind *sbit__kind_loss(void);
 SBIT__FN const sbit__kind *sbit__kind_optimizer(void);
+/* The row's loss of a value, its keys at their defaults, against a new input *target; infers types. */
+SBIT__FN sbit_status sbit__loss_append(sbit_graph *graph, const sbit_loss_row *row,
+                                       sbit_value_id output, sbit_value_id *target,
+                                       sbit_value_id *loss, sbit_error *error);
 /* Dropout becomes DropoutTrain (ops/gradient_private.h), whatever its training mode says; *draw: an
  * int64 constant, one number, to be fed with another one in each run; none: there is no Dropout. */
 SBIT__FN sbit_status sbit__grad_train_dropout(sbit_graph *graph, sbit_value_id *draw,

@@ -244,3 +244,27 @@ SPARSEBIT_API const sbit_loss_row *sbit_loss_at(size_t index)
 {
     return index < SBIT__COUNT_OF(sbit__losses) ? &sbit__losses[index] : NULL;
 }
+
+SBIT__FN sbit_status sbit__loss_append(sbit_graph *graph, const sbit_loss_row *row,
+                                       sbit_value_id output, sbit_value_id *target,
+                                       sbit_value_id *loss, sbit_error *error)
+{
+    sbit_type type = sbit__type_unknown();
+    sbit__arena arena;
+    sbit_options options;
+    sbit__key_table table;
+    SBIT__TRY(sbit_infer(graph, error));
+    if (row->like_output) {
+        type = sbit_graph_value(graph, output)->type;
+    }
+    SBIT__TRY(sbit_graph_add_value(graph, "target", &type, target, error));
+    SBIT__TRY(sbit_graph_set_input(graph, *target, true, error));
+    table.prefix = "";
+    table.keys = row->head.keys;
+    table.count = row->head.key_count;
+    sbit__arena_init(&arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
+    sbit_status status = sbit__options_init(&arena, &table, 1, &options, error);
+    status = status == SBIT_OK ? row->build(graph, &options, output, *target, loss, error) : status;
+    sbit__arena_deinit(&arena);
+    return status;
+}

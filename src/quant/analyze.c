@@ -39,8 +39,8 @@ static bool sbit__analyze_layer(const sbit_quant *quant, const sbit__search_laye
     return any;
 }
 
-/* >>analyze own: what each layer's own output is off by, on float inputs: a session of the quantized
- * graph cut at what the layer reads, which a float run feeds. */
+/* >>analyze own: what each layer's own output is off by: on float inputs, in a session of the quantized
+ * graph cut at what the layer reads, which a float run feeds; and in a run of the whole of it. */
 enum {
     SBIT__OWN_INPUTS = 8
 };
@@ -50,13 +50,13 @@ typedef struct sbit__own {
     sbit_session *session; /* NULL: not measured */
     size_t input_count;
     sbit_value_id inputs[SBIT__OWN_INPUTS];
-    sbit_diff diff;
+    sbit_diff diff, accumulated;
 } sbit__own;
 
 typedef struct sbit__owns {
     sbit_quant *quant;
     sbit_graph *graph; /* quantized; values have the ids of quant->graph */
-    sbit_session *plain;
+    sbit_session *plain, *all; /* the float and the quantized model */
     sbit__own *items; /* [count], as the layers */
     size_t count;
 } sbit__owns;
@@ -94,11 +94,21 @@ static sbit_status sbit__own_begin(const sbit__owns *t, sbit__own *own, sbit_err
     return sbit_session_create(t->graph, &desc, &own->session, error);
 }
 
+/* Without padding. */
+static void sbit__own_add(sbit_diff *diff, const sbit_value *want, const sbit_value *got,
+                          const sbit_batch *batch)
+{
+    const int64_t all = sbit_tensor_count(&want->tensor), rows = batch->inputs[0].dims[0];
+    const bool part = !batch->whole && batch->inputs[0].rank > 0 && rows > 0 && all % rows == 0;
+    sbit_diff_add(diff, &want->tensor, &got->tensor, part ? all / rows * batch->samples : all);
+}
+
 static sbit_status sbit__own_batch(const sbit__owns *t, sbit__own *own, const sbit_batch *batch,
                                    sbit_error *error)
 {
     const sbit_node *node = sbit_graph_node(t->quant->graph, own->node);
     const sbit_value *want = sbit_session_value(t->plain, node->outputs[0]);
+    const sbit_value *all = sbit_session_value(t->all, node->outputs[0]);
     for (size_t k = 0; k < own->input_count; k++) {
         const sbit_value *x = sbit_session_value(t->plain, own->inputs[k]);
         if (x == NULL || x->kind != SBIT_KIND_TENSOR) {
@@ -107,13 +117,24 @@ static sbit_status sbit__own_batch(const sbit__owns *t, sbit__own *own, const sb
         SBIT__TRY(sbit_session_set_input_at(own->session, k, &x->tensor, error));
     }
     SBIT__TRY(sbit_session_run(own->session, error));
-    if (want != NULL) {
-        const int64_t all = sbit_tensor_count(&want->tensor), rows = batch->inputs[0].dims[0];
-        const bool part = !batch->whole && batch->inputs[0].rank > 0 && rows > 0 && all % rows == 0;
-        sbit_diff_add(&own->diff, &want->tensor, &sbit_session_output(own->session, 0)->tensor,
-                      part ? all / rows * batch->samples : all);
+    if (want != NULL && all != NULL) {
+        sbit__own_add(&own->diff, want, sbit_session_output(own->session, 0), batch);
+        sbit__own_add(&own->accumulated, want, all, batch);
     }
     return SBIT_OK;
+}
+
+static sbit_status sbit__own_feed(const sbit__owns *t, sbit_session *session,
+                                  const sbit_batch *batch, sbit_error *error)
+{
+    for (size_t k = 0; k < batch->input_count; k++) {
+        if (batch->names == NULL) {
+            SBIT__TRY(sbit_session_set_input_at(session, k, &batch->inputs[k], error));
+        } else if (sbit_graph_find_value(t->quant->graph, batch->names[k]).idx != 0) {
+            SBIT__TRY(sbit_session_set_input(session, batch->names[k], &batch->inputs[k], error));
+        }
+    }
+    return sbit_session_run(session, error);
 }
 
 static sbit_status sbit__owns_measure(sbit__owns *t, const sbit_feed *feed, sbit_error *error)
@@ -124,20 +145,14 @@ static sbit_status sbit__owns_measure(sbit__owns *t, const sbit_feed *feed, sbit
     desc.keep_values = true;
     SBIT__TRY(sbit_quant_build(t->quant, NULL, &t->graph, error));
     SBIT__TRY(sbit_session_create(t->quant->graph, &desc, &t->plain, error));
+    SBIT__TRY(sbit_session_create(t->graph, &desc, &t->all, error));
     for (size_t i = 0; i < t->count; i++) {
         SBIT__TRY(sbit__own_begin(t, &t->items[i], error));
     }
     for (int64_t at = 0; at < feed->count; at += batch.samples) {
         SBIT__TRY(sbit_feed_read(feed, at, 0, &batch, error));
-        for (size_t k = 0; k < batch.input_count; k++) {
-            if (batch.names == NULL) {
-                SBIT__TRY(sbit_session_set_input_at(t->plain, k, &batch.inputs[k], error));
-            } else if (sbit_graph_find_value(t->quant->graph, batch.names[k]).idx != 0) {
-                SBIT__TRY(
-                    sbit_session_set_input(t->plain, batch.names[k], &batch.inputs[k], error));
-            }
-        }
-        SBIT__TRY(sbit_session_run(t->plain, error));
+        SBIT__TRY(sbit__own_feed(t, t->plain, &batch, error));
+        SBIT__TRY(sbit__own_feed(t, t->all, &batch, error));
         for (size_t i = 0; i < t->count; i++) {
             if (t->items[i].session != NULL) {
                 SBIT__TRY(sbit__own_batch(t, &t->items[i], &batch, error));
@@ -148,8 +163,8 @@ static sbit_status sbit__owns_measure(sbit__owns *t, const sbit_feed *feed, sbit
 }
 
 static sbit_status sbit__analyze_own(sbit_quant *quant, const sbit_feed *feed,
-                                     const sbit_node_id *nodes, sbit_sensitivity *all, size_t count,
-                                     sbit_error *error)
+                                     const sbit__search_layers *layers, const size_t *index,
+                                     sbit_sensitivity *all, size_t count, sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
     const size_t bytes = (count + 1) * sizeof(sbit__own);
@@ -162,21 +177,43 @@ static sbit_status sbit__analyze_own(sbit_quant *quant, const sbit_feed *feed,
         return sbit__fail_oom(error, bytes);
     }
     for (size_t i = 0; i < count; i++) {
-        t.items[i].node = nodes[i];
+        t.items[i].node = layers->items[index[i]].node;
     }
     const sbit_status status = sbit__owns_measure(&t, feed, error);
     for (size_t i = 0; i < count; i++) {
         all[i].own = t.items[i].diff;
+        all[i].accumulated = t.items[i].accumulated;
         sbit_session_destroy(t.items[i].session);
     }
     sbit_session_destroy(t.plain);
+    sbit_session_destroy(t.all);
     sbit_graph_destroy(t.graph);
     sbit__free(a, t.items, bytes);
     return status;
 }
 
+static sbit_status sbit__analyze_labels(const sbit__trials *trials, const sbit_feed *feed,
+                                        const sbit__search_layers *layers, const size_t *index,
+                                        sbit_sensitivity *all, size_t count, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(trials->quant->ctx);
+    const double samples = (double)feed->count;
+    bool able = false;
+    double *sums = (double *)sbit__calloc(a, 2 * layers->count + 1, sizeof *sums);
+    sbit_status status = sums != NULL ? SBIT_OK : sbit__fail_oom(error, layers->count * 16);
+    if (status == SBIT_OK && trials->labels != NULL) {
+        status = sbit__analyze_slopes(trials->quant, feed, layers, sums, &able, error);
+    }
+    for (size_t i = 0; i < count && status == SBIT_OK; i++) {
+        all[i].taylor = able ? sums[2 * index[i]] / samples : (double)NAN;
+        all[i].fisher = able ? 0.5 * sums[2 * index[i] + 1] / samples : (double)NAN;
+    }
+    sbit__free(a, sums, (2 * layers->count + 1) * sizeof *sums);
+    return status;
+}
+
 static sbit_status sbit__analyze_all(sbit__trials *trials, const sbit__search_layers *layers,
-                                     const sbit_feed *feed, bool *sites, sbit_node_id *nodes,
+                                     const sbit_feed *feed, bool *sites, size_t *index,
                                      sbit_sensitivity *all, size_t *count, sbit_error *error)
 {
     sbit_quant *quant = trials->quant;
@@ -193,9 +230,10 @@ static sbit_status sbit__analyze_all(sbit__trials *trials, const sbit__search_la
         one->mse = trial.elements > 0 ? trial.error2 / (double)trial.elements : 0.0;
         one->agreement =
             trial.ranked > 0 ? (double)trial.agreed / (double)trial.ranked : 1.0;
-        nodes[(*count)++] = layers->items[i].node;
+        index[(*count)++] = i;
     }
-    SBIT__TRY(sbit__analyze_own(quant, feed, nodes, all, *count, error));
+    SBIT__TRY(sbit__analyze_own(quant, feed, layers, index, all, *count, error));
+    SBIT__TRY(sbit__analyze_labels(trials, feed, layers, index, all, *count, error));
     qsort(all, *count, sizeof *all, sbit__sensitivity_order);
     return sbit__progress(quant->ctx, "analyze", (int64_t)layers->count, (int64_t)layers->count,
                           error);
@@ -207,7 +245,7 @@ static sbit_status sbit__analyze(sbit_quant *quant, const sbit_feed *feed,
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
     const size_t bytes =
-        (layers->count + 1) * (sizeof *out + sizeof(sbit_node_id)) + quant->site_count;
+        (layers->count + 1) * (sizeof *out + sizeof(size_t)) + quant->site_count;
     sbit__trials trials;
     size_t found = 0;
     sbit_sensitivity *all = (sbit_sensitivity *)sbit__calloc(a, 1, bytes);
@@ -216,10 +254,9 @@ static sbit_status sbit__analyze(sbit_quant *quant, const sbit_feed *feed,
     }
     sbit_status status = sbit__trials_begin(quant, feed, &trials, error);
     if (status == SBIT_OK) {
-        sbit_node_id *nodes = (sbit_node_id *)(void *)(all + layers->count + 1);
-        bool *sites = (bool *)(void *)(nodes + layers->count + 1);
-        status =
-            sbit__analyze_all(&trials, layers, feed, sites, nodes, all, &found, error);
+        size_t *index = (size_t *)(void *)(all + layers->count + 1);
+        bool *sites = (bool *)(void *)(index + layers->count + 1);
+        status = sbit__analyze_all(&trials, layers, feed, sites, index, all, &found, error);
         sbit__trials_end(&trials);
     }
     if (status == SBIT_OK) {

@@ -24,13 +24,19 @@ typedef struct sbit_sensitivity {
     double sqnr;           /* -10 log10(noise) dB; HUGE_VAL: nothing changed */
     double mse;            /* mean squared error of the outputs */
     double agreement;      /* part of the samples with the same class first; 1 without logits */
-    sbit_diff own;         /* of its own output, on float inputs, in front of that output's quantizer;
-                              count 0: not known (bodies; no one tensor). sbit_diff_sqnr, _cosine */
+    /* of its own output, in front of that output's quantizer; count 0: not known (bodies; no one
+     * tensor). sbit_diff_sqnr, _cosine */
+    sbit_diff own;         /* on float inputs (Sparsebit's error profiler, async) */
+    sbit_diff accumulated; /* with everything in front quantized, too (sync) */
+    /* what labels say; NaN: the feed has no class numbers, or the model no gradients. g: the gradient
+     * of a sample's cross entropy, d: what quantizing this layer alone moves */
+    double taylor; /* mean over samples of sum g d: what the loss gains to first order */
+    double fisher; /* half the mean of (sum g d)^2: to second order, by the Fisher information */
 } sbit_sensitivity;
 
 /* Quantizes each layer alone, with the scales that sbit_quant_calc_qparams found, and compares the
  * outputs with those of float, over the samples of the feed. The float model runs once, each layer
- * costs what lies behind it. out[0..capacity-1]: the most sensitive first; *count: how many there
+ * costs what lies behind it; labels cost one run forwards and backwards, sample by sample. out[0..capacity-1]: the most sensitive first; *count: how many there
  * are. Errors: STATE before calc_qparams, those of running. */
 SPARSEBIT_API sbit_status sbit_quant_analyze(sbit_quant *quant, const sbit_feed *feed,
                                              sbit_sensitivity *out, size_t capacity, size_t *count,

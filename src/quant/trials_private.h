@@ -64,6 +64,12 @@ SBIT__FN void sbit__trials_end(sbit__trials *trials);
  * what lies behind it. */
 SBIT__FN sbit_status sbit__trials_run(sbit__trials *trials, const bool *sites, sbit_node_id start,
                                       sbit__trial *out, sbit_error *error);
+/* With labels: sums over the samples of the slope of the loss along the quantization of each layer,
+ * and of its square: sums[2 l], sums[2 l + 1]. *able: false, and no error, where the model has no
+ * such gradients. */
+SBIT__FN sbit_status sbit__analyze_slopes(sbit_quant *quant, const sbit_feed *feed,
+                                          const sbit__search_layers *layers, double *sums,
+                                          bool *able, sbit_error *error);
 /* Points of accuracy that it loses against float: of labels, else of equal predictions; without
  * logits: of noise (1 % of noise is one point). */
 SBIT__FN double sbit__trials_drop(const sbit__trials *trials, const sbit__trial *plain,

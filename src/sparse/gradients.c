@@ -28,27 +28,9 @@ static sbit_status sbit__weight_slopes_build(sbit__weight_slopes *s, const sbit_
 {
     const sbit_loss_row *row =
         sbit_loss_find(s->sparse->ctx, sbit_options_string(options, "LOSS"));
-    sbit_type type = sbit__type_unknown();
     sbit_value_id loss;
-    const sbit_value_id output = sbit_graph_output(s->graph, 0);
-    sbit__arena arena;
-    sbit_options own;
-    sbit__key_table table;
-    SBIT__TRY(sbit_infer(s->graph, error));
-    if (row->like_output) {
-        type = sbit_graph_value(s->graph, output)->type;
-    }
-    SBIT__TRY(sbit_graph_add_value(s->graph, "target", &type, &s->target, error));
-    SBIT__TRY(sbit_graph_set_input(s->graph, s->target, true, error));
-    table.prefix = "";
-    table.keys = row->head.keys;
-    table.count = row->head.key_count;
-    sbit__arena_init(&arena, sbit_ctx_allocator(s->sparse->ctx));
-    sbit_status status = sbit__options_init(&arena, &table, 1, &own, error);
-    status = status == SBIT_OK ? row->build(s->graph, &own, output, s->target, &loss, error)
-                               : status;
-    sbit__arena_deinit(&arena);
-    SBIT__TRY(status);
+    SBIT__TRY(sbit__loss_append(s->graph, row, sbit_graph_output(s->graph, 0), &s->target, &loss,
+                                error));
     return sbit_graph_add_gradients(s->graph, loss, s->wanted, s->count, s->outputs, error);
 }
 

@@ -14,6 +14,18 @@ enum {
     CLI_ANALYZE_ROWS = 30     /* shown without --json */
 };
 
+static void cli_analyze_diff(cli_json *json, const char *what, const sbit_diff *diff)
+{
+    const double numbers[] = {sbit_diff_sqnr(diff), sbit_diff_cosine(diff),
+                              diff->error2 / (double)diff->count};
+    static const char *const names[] = {"sqnr_db", "cosine", "mse"};
+    char name[40];
+    for (size_t i = 0; i < CLI_COUNT_OF(names); i++) {
+        snprintf(name, sizeof name, "%s_%s", what, names[i]);
+        sbit_json_number(&json->to, name, numbers[i]);
+    }
+}
+
 static int cli_analyze_json(const cli_job *job, int64_t samples, const sbit_sensitivity *layers,
                             size_t count)
 {
@@ -37,9 +49,12 @@ static int cli_analyze_json(const cli_job *job, int64_t samples, const sbit_sens
         sbit_json_number(&json.to, "mse", s->mse);
         sbit_json_number(&json.to, "agreement", s->agreement);
         if (s->own.count > 0) {
-            sbit_json_number(&json.to, "own_sqnr_db", sbit_diff_sqnr(&s->own));
-            sbit_json_number(&json.to, "own_cosine", sbit_diff_cosine(&s->own));
-            sbit_json_number(&json.to, "own_mse", s->own.error2 / (double)s->own.count);
+            cli_analyze_diff(&json, "own", &s->own);
+            cli_analyze_diff(&json, "accumulated", &s->accumulated);
+        }
+        if (isfinite(s->fisher)) {
+            sbit_json_number(&json.to, "taylor", s->taylor);
+            sbit_json_number(&json.to, "fisher", s->fisher);
         }
         sbit_json_close(&json.to, '}');
     }
@@ -48,14 +63,26 @@ static int cli_analyze_json(const cli_job *job, int64_t samples, const sbit_sens
     return cli_json_print(&json);
 }
 
+/* NaN: not known. */
+static void cli_analyze_db(cli_table *table, double sqnr)
+{
+    if (isfinite(sqnr)) {
+        cli_table_cell(table, "%.1f dB", sqnr);
+    } else {
+        cli_table_cell(table, "%s", isnan(sqnr) ? "-" : "equal");
+    }
+}
+
 static int cli_analyze_print(int64_t samples, const sbit_sensitivity *layers, size_t count)
 {
     static const char *const heads[] = {"layer alone quantized, worst first", "operator", "bits",
-                                        "params", "MACs", "own SQNR", "SQNR", "agreement"};
+                                        "params", "MACs", "own SQNR", "so far", "SQNR",
+                                        "agreement", "Taylor", "Fisher"};
     cli_table table;
     char text[40];
-    cli_table_begin(&table, "<<>>>>>>");
-    for (size_t i = 0; i < CLI_COUNT_OF(heads); i++) {
+    const bool labels = count > 0 && isfinite(layers[0].fisher);
+    cli_table_begin(&table, labels ? "<<>>>>>>>>>" : "<<>>>>>>>");
+    for (size_t i = 0; i < CLI_COUNT_OF(heads) - (labels ? 0 : 2); i++) {
         cli_table_cell(&table, "%s", heads[i]);
     }
     for (size_t i = 0; i < count && i < CLI_ANALYZE_ROWS; i++) {
@@ -70,18 +97,14 @@ static int cli_analyze_print(int64_t samples, const sbit_sensitivity *layers, si
         }
         cli_table_cell(&table, "%s", cli_count_text((double)s->params, text, sizeof text));
         cli_table_cell(&table, "%s", cli_count_text((double)s->macs, text, sizeof text));
-        const double own = s->own.count > 0 ? sbit_diff_sqnr(&s->own) : HUGE_VAL;
-        if (isfinite(own)) {
-            cli_table_cell(&table, "%.1f dB", own);
-        } else {
-            cli_table_cell(&table, "%s", s->own.count > 0 ? "equal" : "-");
-        }
-        if (isfinite(s->sqnr)) {
-            cli_table_cell(&table, "%.1f dB", s->sqnr);
-        } else {
-            cli_table_cell(&table, "equal");
-        }
+        cli_analyze_db(&table, s->own.count > 0 ? sbit_diff_sqnr(&s->own) : (double)NAN);
+        cli_analyze_db(&table, s->own.count > 0 ? sbit_diff_sqnr(&s->accumulated) : (double)NAN);
+        cli_analyze_db(&table, s->sqnr);
         cli_table_cell(&table, "%.2f %%", 100.0 * s->agreement);
+        if (labels) {
+            cli_table_cell(&table, "%.2g", s->taylor);
+            cli_table_cell(&table, "%.2g", s->fisher);
+        }
     }
     CLI_TRY(cli_table_print(&table, stdout));
     if (count > CLI_ANALYZE_ROWS) {
