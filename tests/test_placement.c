@@ -435,6 +435,30 @@ TEST(tensorrt_sums_leave_one_layer_alone)
     }
 }
 
+/* An activation that alone reads its layer has no integers in front of it; HardSigmoid has. */
+TEST(openvino_activations_go_with_their_layer)
+{
+    for (int k = 0; k < 3; k++) {
+        build b;
+        build_begin(&b, 14);
+        const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,3,8,8");
+        const sbit_value_id h = build_unary(&b, "HardSwish", "h", sum_conv(&b, "c", x));
+        const sbit_value_id e = sum_conv(&b, "e", h);
+        const sbit_value_id i = sum_conv(&b, "g", build_unary(&b, "HardSwish", "i", e));
+        const sbit_value_id two = build_binary(&b, "Mul", "two", i, sum_conv(&b, "d", e));
+        const sbit_value_id s = build_unary(&b, "HardSigmoid", "s", sum_conv(&b, "f", two));
+        build_output(&b, sum_conv(&b, "y", s));
+        sbit_quant *quant = placement_quant(&b, k == 1 ? "generic" : "openvino",
+                                            k == 2 ? "SCHEDULE.DISABLE_UNNECESSARY_QUANT" : NULL,
+                                            "false");
+        CHECK(placement_site(quant, "c") == (k != 0));
+        CHECK(placement_site(quant, "h") && placement_site(quant, "e") && placement_site(quant, "i"));
+        CHECK(placement_site(quant, "f") && placement_site(quant, "s"));
+        sbit_quant_destroy(quant);
+        build_end(&b);
+    }
+}
+
 TEST(tensorrt_refuses_widths_that_it_does_not_know)
 {
     build b;

@@ -156,7 +156,9 @@ static const cli_command cli_commands[] = {
      "--config --sparsity --target --set --data --calib --limit --shuffle --seed --from --batch --threads --json" CLI_PREP, "--data",
      "Calibrates, then quantizes each layer alone and compares the outputs with those of the float model,\n"
      "on --limit samples (default: 64), --from which they are taken. The float model runs once, each layer\n"
-     "costs what lies behind it.",
+     "costs what lies behind it. Also what is lost at its own output: on float inputs (own), and with all\n"
+     "in front quantized (so far). With labels, what the loss gains by one run backwards: to first order\n"
+     "(Taylor), and to second order by the Fisher information.",
      "sparsebit analyze model.onnx --data cifar10:train.bin --calib 256 --from 256\n"
      "sparsebit analyze model.onnx --set W.QUANTIZER.BIT=4 --data cifar10:train.bin --json\n"
      "sparsebit analyze model.onnx --sparsity --data cifar10:train.bin",

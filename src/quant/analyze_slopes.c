@@ -16,7 +16,7 @@ typedef struct sbit__slope_site {
     int64_t room;
 } sbit__slope_site;
 
-typedef struct sbit__slopes {
+typedef struct sbit__loss_slopes {
     sbit_quant *quant;
     const sbit__search_layers *layers;
     sbit_graph *graph; /* the copy */
@@ -26,7 +26,7 @@ typedef struct sbit__slopes {
     size_t model_inputs;
     sbit_value_id *outputs; /* by layer: the gradients; none: the loss does not depend on it */
     sbit__arena arena;
-} sbit__slopes;
+} sbit__loss_slopes;
 
 static sbit_status sbit__slope_room(sbit__slope_site *q, int64_t count, sbit_error *error)
 {
@@ -107,7 +107,7 @@ static sbit_tensor sbit__slope_start(float *zero)
     return t;
 }
 
-static sbit_status sbit__slopes_place(sbit__slopes *s, sbit_error *error)
+static sbit_status sbit__loss_slopes_place(sbit__loss_slopes *s, sbit_error *error)
 {
     float zero;
     const sbit_tensor t = sbit__slope_start(&zero);
@@ -137,7 +137,7 @@ static sbit_status sbit__slopes_place(sbit__slopes *s, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__slopes_build(sbit__slopes *s, sbit_session **out, sbit_error *error)
+static sbit_status sbit__loss_slopes_build(sbit__loss_slopes *s, sbit_session **out, sbit_error *error)
 {
     const sbit_graph *graph = s->quant->graph;
     const size_t layers = s->layers->count;
@@ -153,7 +153,7 @@ static sbit_status sbit__slopes_build(sbit__slopes *s, sbit_session **out, sbit_
     }
     s->outputs = s->inputs + s->model_inputs + 1 + layers;
     SBIT__TRY(sbit_graph_clone(graph, &s->graph, error));
-    SBIT__TRY(sbit__slopes_place(s, error));
+    SBIT__TRY(sbit__loss_slopes_place(s, error));
     for (size_t i = 0; i < s->model_inputs; i++) {
         s->inputs[i] = sbit_graph_input(s->graph, i);
     }
@@ -179,7 +179,7 @@ static sbit_status sbit__slopes_build(sbit__slopes *s, sbit_session **out, sbit_
 }
 
 /* One sample after another: the square is of each one's slope. False: not one at a time. */
-static sbit_status sbit__slopes_feed(const sbit__slopes *s, const sbit_batch *batch,
+static sbit_status sbit__loss_slopes_feed(const sbit__loss_slopes *s, const sbit_batch *batch,
                                      sbit_session *session, bool *able, sbit_error *error)
 {
     for (size_t k = 0; k < batch->input_count; k++) {
@@ -196,7 +196,7 @@ static sbit_status sbit__slopes_feed(const sbit__slopes *s, const sbit_batch *ba
     return sbit_session_set_input_at(session, s->model_inputs, &batch->targets[0], error);
 }
 
-static sbit_status sbit__slopes_run(sbit__slopes *s, const sbit_feed *feed, sbit_session *session,
+static sbit_status sbit__loss_slopes_run(sbit__loss_slopes *s, const sbit_feed *feed, sbit_session *session,
                                     double *sums, bool *able, sbit_error *error)
 {
     float zero;
@@ -207,7 +207,7 @@ static sbit_status sbit__slopes_run(sbit__slopes *s, const sbit_feed *feed, sbit
     }
     for (int64_t at = 0; at < feed->count; at += batch.samples) {
         SBIT__TRY(sbit_feed_read(feed, at, 1, &batch, error));
-        SBIT__TRY(sbit__slopes_feed(s, &batch, session, able, error));
+        SBIT__TRY(sbit__loss_slopes_feed(s, &batch, session, able, error));
         if (!*able) {
             return SBIT_OK;
         }
@@ -231,12 +231,12 @@ SBIT__FN sbit_status sbit__analyze_slopes(sbit_quant *quant, const sbit_feed *fe
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
     sbit_session *session = NULL;
     sbit_error problem;
-    sbit__slopes s;
+    sbit__loss_slopes s;
     memset(&s, 0, sizeof s);
     s.quant = quant;
     s.layers = layers;
     sbit__arena_init(&s.arena, a);
-    sbit_status status = sbit__slopes_build(&s, &session, &problem);
+    sbit_status status = sbit__loss_slopes_build(&s, &session, &problem);
     *able = status == SBIT_OK;
     if (status == SBIT_ERR_UNSUPPORTED || status == SBIT_ERR_SHAPE) {
         sbit__log(quant->ctx, SBIT_LOG_INFO, "no gradients of this model: %s", problem.message);
@@ -245,7 +245,7 @@ SBIT__FN sbit_status sbit__analyze_slopes(sbit_quant *quant, const sbit_feed *fe
         *error = problem;
     }
     if (status == SBIT_OK && session != NULL) {
-        status = sbit__slopes_run(&s, feed, session, sums, able, error);
+        status = sbit__loss_slopes_run(&s, feed, session, sums, able, error);
     }
     sbit_session_destroy(session);
     for (size_t i = 0; i < s.count; i++) {

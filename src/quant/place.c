@@ -175,6 +175,32 @@ static const sbit_op_quant *sbit__place_active(const sbit__placement *p, const s
     return q;
 }
 
+/* In the profile's chains: computed in the epilogue of the operator before it. */
+static bool sbit__place_fused(const sbit__placement *p, const sbit_node *node)
+{
+    const sbit_profile_row *profile = p->quant->profile;
+    const sbit_value_info *input = sbit__place_value(p, node->inputs[0]);
+    if (!sbit_options_bool(&p->quant->config->tree.top, "SCHEDULE.DISABLE_UNNECESSARY_QUANT") ||
+        input == NULL || input->producer.idx == 0) {
+        return false;
+    }
+    const sbit_node *producer = sbit_graph_node(p->graph, input->producer);
+    for (size_t i = 0; i < profile->chain_count; i++) {
+        if (sbit__streq(profile->chains[i].before, producer->op_type) &&
+            sbit__word_listed(profile->chains[i].behind, node->op_type)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The same where operators have outputs: the layer goes on, if nothing else reads what is between. */
+static bool sbit__place_chained(const sbit__placement *p, const sbit_node *node)
+{
+    const sbit_value_info *x = node->input_count > 0 ? sbit__place_value(p, node->inputs[0]) : NULL;
+    return x != NULL && x->use_count == 1 && !x->is_output && sbit__place_fused(p, node);
+}
+
 static bool sbit__place_reads(const sbit__placement *p, const sbit_node *node,
                               const sbit_op_quant *q, size_t input)
 {
@@ -184,7 +210,7 @@ static bool sbit__place_reads(const sbit__placement *p, const sbit_node *node,
     }
     const char *const *listed = p->quant->profile->inputs;
     return (listed == NULL || sbit__word_listed(listed, node->op_type)) &&
-           (sbit__place_flags(node, q) & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
+           !sbit__place_chained(p, node) && (sbit__place_flags(node, q) & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
            (q->activations & (1u << input)) != 0;
 }
 
@@ -498,24 +524,6 @@ static sbit_status sbit__place_weights(const sbit__placement *p, const sbit_node
 }
 
 /* >>place classic */
-static bool sbit__place_fused(const sbit__placement *p, const sbit_node *node)
-{
-    const sbit_profile_row *profile = p->quant->profile;
-    const sbit_value_info *input = sbit__place_value(p, node->inputs[0]);
-    if (!sbit_options_bool(&p->quant->config->tree.top, "SCHEDULE.DISABLE_UNNECESSARY_QUANT") ||
-        input == NULL || input->producer.idx == 0) {
-        return false;
-    }
-    const sbit_node *producer = sbit_graph_node(p->graph, input->producer);
-    for (size_t i = 0; i < profile->chain_count; i++) {
-        if (sbit__streq(profile->chains[i].before, producer->op_type) &&
-            sbit__word_listed(profile->chains[i].behind, node->op_type)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* All of the node's curve read the value through the site. */
 static sbit_status sbit__place_curve_uses(const sbit__placement *p, const sbit_node *node,
                                           sbit_value_id value, uint32_t index, sbit_error *error)
@@ -579,7 +587,7 @@ static bool sbit__place_wants(const sbit_node *node, size_t input, const bool *w
                          (passes && (sbit__place_flags(node, q) & SBIT_QUANT_PASS_SCALE) != 0));
 }
 
-/* What continues the layer in front of it: a clamp, or BatchNormalization (FUSE_BN: false) that
+/* What continues the layer in front of it: a clamp, the profile's chains, or BatchNormalization (FUSE_BN: false) that
  * alone reads a Conv with a constant weight. */
 static bool sbit__place_follows(const sbit__placement *p, const sbit_node *node)
 {
@@ -587,7 +595,7 @@ static bool sbit__place_follows(const sbit__placement *p, const sbit_node *node)
         sbit__is_op(node, "BatchNormalization") ? sbit__place_value(p, node->inputs[0]) : NULL;
     const sbit_node *conv =
         x != NULL && x->producer.idx != 0 ? sbit_graph_node(p->graph, x->producer) : NULL;
-    return sbit__place_is_clamp(p, node) ||
+    return sbit__place_is_clamp(p, node) || sbit__place_chained(p, node) ||
            (conv != NULL && sbit__is_op(conv, "Conv") && x->use_count == 1 && !x->is_output &&
             sbit__place_is_constant(p, conv, 1));
 }

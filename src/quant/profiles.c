@@ -33,6 +33,15 @@ static const sbit_profile_chain sbit__classic_chains[] = {
     {"Add", sbit__clamps},
 };
 
+/* What OpenVINO computes in the epilogue of its layers (HardSigmoid it does not). */
+static const char *const sbit__openvino_behind[] = {"HardSwish", "Swish", "Sigmoid", "Tanh", "Elu",
+                                                    "Gelu", "Mish", "LeakyRelu", NULL};
+static const sbit_profile_chain sbit__openvino_chains[] = {
+    {"Conv", sbit__openvino_behind},
+    {"Gemm", sbit__openvino_behind},
+    {"MatMul", sbit__openvino_behind},
+};
+
 #define SBIT__PROFILE(name, doc, flags, activations, max_bits)                                     \
     {                                                                                              \
         {name, doc, 0, NULL, 0}, flags, activations, SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC, max_bits, \
@@ -58,9 +67,17 @@ static const sbit_profile_row sbit__profiles[] = {
     SBIT__PROFILE("onnxruntime", "generic with uint8 activations and int8 weights",
                   SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS,
                   SBIT_QSCHEME_PER_TENSOR_AFFINE, 0),
-    SBIT__PROFILE("openvino", "generic with symmetric weights and float bias",
-                  SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS,
-                  SBIT_QSCHEME_PER_TENSOR_AFFINE, 0),
+    {{"openvino", "generic with symmetric weights and float bias; activations go with their layer", 0,
+      NULL, 0},
+     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS,
+     SBIT_QSCHEME_PER_TENSOR_AFFINE,
+     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC,
+     0,
+     NULL,
+     sbit__sums,
+     sbit__clamps,
+     sbit__openvino_chains,
+     SBIT__COUNT_OF(sbit__openvino_chains)},
     SBIT__PROFILE("tensorrt", "inputs and residual branches, symmetric, float bias",
                   SBIT_PROFILE_RESIDUAL_INPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS |
                       SBIT_PROFILE_SYMMETRIC_ONLY,
