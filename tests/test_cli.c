@@ -824,6 +824,9 @@ TEST(cli_quantize_searches)
     CHECK_EQ_I64(RUN("quantize %s --data npy:%s -o %sq.onnx --mixed-precision --size-budget 0.5x",
                      NET, DATA, TMP),
                  0);
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%s -o %sq.onnx --mixed-precision --bops-budget 0.7x",
+                     NET, DATA, TMP),
+                 0);
     CHECK_FAILS(1, "cannot be kept",
                 "quantize %s --data npy:%s -o %sq.onnx --mixed-precision --size-budget 0.1x", NET,
                 DATA, TMP);
@@ -832,6 +835,18 @@ TEST(cli_quantize_searches)
     CHECK_FAILS(2, "300KB", "quantize %s --data npy:%s -o %sq.onnx --mixed-precision --size-budget 2x",
                 NET, DATA, TMP);
     CHECK_FAILS(2, "--to goes with", "quantize %s --data npy:%s -o %sq.onnx --to 8", NET, DATA, TMP);
+}
+
+TEST(cli_lint_says_why)
+{
+    make_net_files();
+    CHECK_EQ_I64(RUN("lint %s --target tensorrt --json", NET), 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_CONTAINS(cli.out, "\"target\": \"tensorrt\"");
+    CHECK_CONTAINS(cli.out, "\"op_type\": \"Conv\", \"quantized\": true");
+    CHECK_EQ_I64(RUN("lint %s --target openvino --set SKIP_TRACE_MODULES=[conv]", NET), 0);
+    CHECK_CONTAINS(cli.out, "named in SKIP_TRACE_MODULES");
+    CHECK_FAILS(2, "did you mean 'openvino'", "lint %s --target openvin", NET);
 }
 
 TEST(cli_quantize_tries_recipes)
@@ -853,6 +868,11 @@ TEST(cli_quantize_tries_recipes)
     CHECK_CONTAINS(cli.out, "auto_exclude");
     CHECK_CONTAINS(cli.out, "\"bits\": 4");
     CHECK(strstr(cli.out, "smooth_quant") == NULL); /* there is no LayerNormalization */
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%s --eval npy:%s,labels=%sl.txt --max-drop 0 "
+                     "--prefer time --time-budget 1 -o %sq.onnx --json",
+                     NET, DATA, DATA, TMP, TMP),
+                 0);
+    CHECK_CONTAINS(cli.out, "{\"recipe\": \"as configured\"");
     CHECK_EQ_I64(RUN("compare %s %sq.onnx --data npy:%s", NET, TMP, DATA), 0);
     CHECK_FAILS(2, "with --auto-exclude, or with", "quantize %s --data npy:%s --max-drop 1 -o %sq.onnx",
                 NET, DATA, TMP);

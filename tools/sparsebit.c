@@ -188,7 +188,7 @@ static const cli_command cli_commands[] = {
      "sparsebit bench model.onnx --profile --threads 2\n"
      "sparsebit bench int8.onnx --explain",
      cli_bench},
-    {"lint", "MODEL", "what a target would quantize and fuse, and why not", "--target --input --shape --threads --json", "",
+    {"lint", "MODEL", "what a target would quantize and fuse, and why not", "--config --target --set --input --shape --threads --json", "",
      "Shows for each node of the simplified model whether the target quantizes it, what it runs as\n"
      "in this executor (integer, float, as a part of another node), and the reason where it stays\n"
      "float. 'sparsebit help TARGET' shows what a target wants.",

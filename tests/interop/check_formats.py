@@ -187,6 +187,8 @@ with tempfile.TemporaryDirectory() as folder:
                 if tensor.name.endswith("_scale") and "bias" not in tensor.name:
                     values = np.log2(npy.to_array(tensor))
                     check(np.array_equal(values, np.round(values)), "%s: powers of two" % tensor.name)
+    compare(folder, "hqq", ["W.QUANTIZER.TYPE=hqq", "W.QUANTIZER.BIT=4", "W.QSCHEME=per-channel-affine", "EXPORT.INT4=true"], {},
+            1e-3)
     for kind in ("float8_e4m3fn", "float8_e5m2"):
         for settings in (["A.QUANTIZER.TYPE=" + kind], ["W.QUANTIZER.TYPE=" + kind],
                          ["A.QUANTIZER.TYPE=" + kind, "W.QUANTIZER.TYPE=" + kind]):

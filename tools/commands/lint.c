@@ -7,6 +7,7 @@
 #include "base/table.h"
 #include "model/inputs.h"
 #include "report/explain.h"
+#include "report/quantize.h"
 
 #include <stdlib.h> /* malloc, free */
 
@@ -36,8 +37,14 @@ static int cli_lint_quant(cli_lint_job *job)
     for (size_t i = 0; i < model->input_count; i++) {
         names[i] = cli_model_input(model, i)->name;
     }
-    if (sbit_qconfig_create(model->ctx, job->args->target, &job->config, &error) != SBIT_OK ||
-        sbit_quant_create(model->graph, job->config, &job->quant, &error) != SBIT_OK ||
+    cli_job whole; /* of quantize: for its configuration alone */
+    memset(&whole, 0, sizeof whole);
+    whole.args = job->args;
+    whole.model.ctx = model->ctx;
+    const int code = cli_config_make(&whole);
+    job->config = whole.config;
+    CLI_TRY(code);
+    if (sbit_quant_create(model->graph, job->config, &job->quant, &error) != SBIT_OK ||
         sbit_quant_prepare_calibration(job->quant, &error) != SBIT_OK ||
         sbit_quant_forward(job->quant, names, job->inputs.tensors, model->input_count, &error) !=
             SBIT_OK ||
@@ -96,7 +103,7 @@ static cli_lint_line cli_lint_of(const cli_lint_job *job, sbit_node_id id)
 
 static const char *cli_lint_target(const cli_lint_job *job)
 {
-    return job->args->target != NULL ? job->args->target : "generic";
+    return sbit_qconfig_profile(job->config)->head.name;
 }
 
 static int cli_lint_table(const cli_lint_job *job)
