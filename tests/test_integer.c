@@ -145,16 +145,18 @@ static void depthwise_on(const sbit__q8_kernels *kernels, const char *isa)
         const int64_t blocks = (channels + block - 1) / block, quads = 1 + below(7);
         const int64_t pixels = below(6), padded = blocks * block;
         uint8_t *x = (uint8_t *)random_bytes(1 << 16);
-        int8_t *weights = (int8_t *)random_bytes((size_t)(padded * quads * 4));
+        const int64_t shares = 1 + below(2);
+        int8_t *weights = (int8_t *)random_bytes((size_t)(padded * quads * shares * 4));
         int32_t *bias = random_i32(padded, 10000);
         float *scale = random_f32(padded, 0.02f), *shift = random_f32(padded, 30.0f);
-        static char got[6 * 160 * 4], want[6 * 160 * 4];
+        static char got[2 * 6 * 160 * 4], want[2 * 6 * 160 * 4];
         int64_t offsets[28];
         sbit__q8_depthwise d;
         memset(&d, 0, sizeof d);
         d.channels = channels;
         d.block = block;
         d.quads = quads;
+        d.shares = shares;
         d.offsets = offsets;
         d.weights = weights;
         d.bias = bias;
@@ -162,6 +164,7 @@ static void depthwise_on(const sbit__q8_kernels *kernels, const char *isa)
         d.shift = below(2) ? shift : NULL;
         d.in_stride = channels * (1 + below(2));
         d.out_stride = channels + below(3);
+        d.below = below(2) * 6 * 160;
         random_store(&d.store, below(2) ? 0 : (int)below(3));
         for (int t = 0; t < 28; t++) {
             offsets[t] = below(20) * channels;

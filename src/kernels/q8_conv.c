@@ -88,10 +88,16 @@ static bool sbit__q8_has_border(const sbit__conv_shape *shape)
     return false;
 }
 
+/* Rows that are computed where `rows` are wanted. */
+static int64_t sbit__q8_whole_rows(const sbit__q8_conv *conv, int64_t rows)
+{
+    return sbit__div_up(rows, conv->shares) * conv->shares;
+}
+
 static int64_t sbit__q8_band_bytes(const sbit__q8_conv *conv, int64_t rows)
 {
     const sbit__conv_shape *shape = &conv->shape;
-    return shape->kernel[0] * sbit__q8_reach(shape, 1, rows) *
+    return shape->kernel[0] * sbit__q8_reach(shape, 1, sbit__q8_whole_rows(conv, rows)) *
            sbit__q8_reach(shape, 2, shape->out[2]) * shape->in_channels;
 }
 
@@ -142,14 +148,19 @@ SBIT__FN void sbit__q8_conv_plan(const sbit_ctx *ctx, sbit__q8_conv *conv)
     conv->merges = shape->groups == 1 && shape->dilation[2] == 1;
     conv->depth = conv->depthwise ? 1 : conv->merges ? in * shape->kernel[2] : in;
     conv->taps = conv->merges ? kernel / shape->kernel[2] : kernel;
+    conv->shares = 1;
     conv->copies = sbit__q8_has_border(shape) || (!conv->depthwise && conv->depth % 4 != 0);
     if (conv->depthwise) {
         const int64_t block = 4 * kernels->lanes;
-        conv->taps = sbit__div_up(kernel, 4);
+        const bool pairs = /* a column of 3 taps, and the one of the row below */
+            shape->kernel[0] == 1 && shape->kernel[1] == 3 && shape->stride[1] == 1 &&
+            shape->dilation[1] == 1;
+        conv->shares = pairs ? 2 : 1;
+        conv->taps = pairs ? shape->kernel[2] : sbit__div_up(kernel, 4);
         conv->joined = sbit__q8_joined(shape, block);
         conv->columns = sbit__div_up(conv->joined * shape->groups, block) * block;
-        conv->copies = conv->copies || shape->groups % block != 0;
-        conv->group_bytes = conv->columns * (16 + 4 * conv->taps);
+        conv->copies = conv->copies || pairs || shape->groups % block != 0;
+        conv->group_bytes = conv->columns * (16 + 4 * conv->taps * conv->shares);
         conv->packed_bytes = (size_t)conv->group_bytes;
     } else {
         conv->columns = sbit__q8_columns(kernels, out);
@@ -280,6 +291,7 @@ static void sbit__q8_pack_depthwise(const sbit_ctx *ctx, const sbit__q8_conv *co
 {
     const int64_t block = 4 * sbit__q8_of(ctx)->lanes;
     const int64_t taps = conv->shape.kernel[0] * conv->shape.kernel[1] * conv->shape.kernel[2];
+    const int64_t across = conv->shape.kernel[2];
     for (int64_t i = 0; i < conv->columns; i++) {
         const int64_t first = i / block * block, place = i % block;
         const int64_t at_run = first + sbit__q8_lane(block, place);
@@ -289,7 +301,12 @@ static void sbit__q8_pack_depthwise(const sbit_ctx *ctx, const sbit__q8_conv *co
         for (int64_t t = 0; used && t < taps; t++) {
             const int32_t w =
                 sbit__q8_weight(weights, channel * weights->out_stride + t * weights->tap_stride);
-            at->weights[(first * conv->taps + t / 4 * block + place) * 4 + t % 4] = (int8_t)w;
+            for (int64_t s = 0; s < conv->shares; s++) {
+                const int64_t quad = conv->shares == 1 ? t / 4 : t % across;
+                const int64_t in_quad = conv->shares == 1 ? t % 4 : t / across + s;
+                const int64_t at_block = (first * conv->taps + quad * block) * conv->shares;
+                at->weights[(at_block + s * block + place) * 4 + in_quad] = (int8_t)w;
+            }
             sum += (uint32_t)w;
         }
         if (used) {
@@ -357,7 +374,8 @@ static void sbit__q8_copy_band(const sbit__q8_unit *unit, const uint8_t *image, 
     const int64_t c = shape->in_channels, width = sbit__q8_reach(shape, 2, shape->out[2]);
     const int64_t left = sbit__smaller(shape->pad_begin[2], width);
     const int64_t inside = sbit__larger(sbit__smaller(shape->in[2], width - left), 0);
-    const int64_t right = width - left - inside, height = sbit__q8_reach(shape, 1, unit->rows);
+    const int64_t right = width - left - inside;
+    const int64_t height = sbit__q8_reach(shape, 1, sbit__q8_whole_rows(conv, unit->rows));
     for (int64_t i = 0; i < shape->kernel[0] * height; i++) {
         const int64_t d =
             out_d * shape->stride[0] - shape->pad_begin[0] + i / height * shape->dilation[0];
@@ -381,6 +399,12 @@ static void sbit__q8_unit_offsets(sbit__q8_unit *unit)
     const sbit__conv_shape *shape = &conv->shape;
     const int64_t across = conv->merges ? 1 : shape->kernel[2];
     const int64_t taps = shape->kernel[0] * shape->kernel[1] * across;
+    if (conv->shares == 2) { /* columns of 4 */
+        for (int64_t t = 0; t < 4 * conv->taps; t++) {
+            unit->offsets[t] = t % 4 * unit->line + t / 4 * shape->dilation[2] * shape->in_channels;
+        }
+        return;
+    }
     for (int64_t t = 0; t < 4 * conv->taps; t++) { /* what fills a quadruple has weight 0 */
         const int64_t at = t < taps ? t : 0;
         unit->offsets[t] = at / (shape->kernel[1] * across) * unit->slice +
@@ -478,6 +502,7 @@ static void sbit__q8_unit_depthwise(const sbit__q8_unit *unit)
     d.channels = conv->joined * shape->groups;
     d.block = 4 * unit->job->kernels->lanes;
     d.quads = conv->taps;
+    d.shares = conv->shares;
     d.offsets = unit->offsets;
     d.weights = at.weights;
     d.bias = at.bias;
@@ -489,7 +514,8 @@ static void sbit__q8_unit_depthwise(const sbit__q8_unit *unit)
     const int64_t whole = shape->out[2] / conv->joined, rest = shape->out[2] % conv->joined;
     sbit__q8_depthwise last = d;
     last.channels = rest * shape->groups;
-    for (int64_t h = 0; h < unit->rows; h++) {
+    for (int64_t h = 0; h < unit->rows; h += conv->shares) {
+        d.below = last.below = h + 1 < unit->rows ? shape->out[2] * shape->out_channels : 0;
         const uint8_t *x = unit->base + h * shape->stride[1] * unit->line;
         const int64_t to = (unit->out_pixel + h * shape->out[2]) * shape->out_channels;
         char *y = unit->job->y + to * sbit__q8_out_bytes(conv);
@@ -523,7 +549,7 @@ static void sbit__q8_run_unit(const sbit__q8_job *job, int64_t number, int32_t w
     if (conv->copies) {
         unit.base = (const uint8_t *)(const void *)scratch;
         unit.line = sbit__q8_reach(shape, 2, shape->out[2]) * shape->in_channels;
-        unit.slice = unit.line * sbit__q8_reach(shape, 1, unit.rows);
+        unit.slice = unit.line * sbit__q8_reach(shape, 1, sbit__q8_whole_rows(conv, unit.rows));
         sbit__q8_copy_band(&unit, image, d, h, (uint8_t *)(void *)scratch);
     } else {
         unit.line = line;

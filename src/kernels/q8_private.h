@@ -52,13 +52,15 @@ typedef struct sbit__q8_tile {
  */
 typedef struct sbit__q8_depthwise {
     int64_t channels, block;
-    int64_t quads;          /* taps / 4, rounded up */
+    int64_t quads;          /* of taps */
+    int64_t shares;         /* outputs that see each: 1, or 2, of which the second lies `below` */
     const int64_t *offsets; /* 4 * quads */
-    const int8_t *weights;  /* [channels / block][quads][block][4] */
+    const int8_t *weights;  /* [channels / block][quads][shares][block][4] */
     const int32_t *bias;
     const float *scale, *shift;
     sbit__q8_store store;
     int64_t in_stride, out_stride; /* elements between pixels */
+    int64_t below;                 /* elements; 0: the second output is not wanted */
 } sbit__q8_depthwise;
 
 /* y = Q(DQ(a) op DQ(b)) in float32, with true division. */
@@ -118,6 +120,7 @@ typedef struct sbit__q8_conv {
     bool depthwise, copies, merges;
     int64_t taps, depth;              /* of a run; taps are quadruples when depthwise */
     int64_t joined;                   /* pixels that a depthwise convolution takes as one */
+    int64_t shares;                   /* rows of outputs that it computes at a time */
     int64_t columns;                  /* of a group, with what panels are filled up with */
     int64_t rows, bands;              /* output rows of a unit, units along the rows */
     int64_t parts;                    /* units that share the panels of a group */

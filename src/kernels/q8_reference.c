@@ -74,18 +74,21 @@ SBIT__FN void sbit__q8_tile__ref(const sbit__q8_tile *tile, int64_t rows, const 
 SBIT__FN void sbit__q8_depthwise__ref(const sbit__q8_depthwise *d, int64_t pixels, const uint8_t *x,
                                       void *y)
 {
-    const int64_t blocks = (d->channels + d->block - 1) / d->block;
-    for (int64_t i = 0; i < pixels * blocks * d->block; i++) {
-        const int64_t at = i % (blocks * d->block), p = i / (blocks * d->block);
+    const int64_t columns = (d->channels + d->block - 1) / d->block * d->block;
+    for (int64_t i = pixels * columns * d->shares; i-- > 0;) { /* the first output last */
+        const int64_t at = i % columns, p = i / columns % pixels, share = i / columns / pixels;
         const int64_t first = at / d->block * d->block, place = at % d->block;
         const int64_t c = first + sbit__q8_lane(d->block, place);
         int32_t sum = d->bias[at];
         for (int64_t t = 0; c < d->channels && t < 4 * d->quads; t++) {
-            const int8_t *w = d->weights + (first * d->quads + t / 4 * d->block + place) * 4;
-            sum = sbit__q8_madd(sum, x[p * d->in_stride + d->offsets[t] + c], w[t % 4]);
+            const int64_t group =
+                (first * d->quads + t / 4 * d->block) * d->shares + share * d->block + place;
+            sum = sbit__q8_madd(sum, x[p * d->in_stride + d->offsets[t] + c],
+                                d->weights[4 * group + t % 4]);
         }
         if (c < d->channels) {
-            sbit__q8_put(&d->store, sum, d->scale, d->shift, at, y, p * d->out_stride + c);
+            sbit__q8_put(&d->store, sum, d->scale, d->shift, at, y,
+                         share * d->below + p * d->out_stride + c);
         }
     }
 }

@@ -158,6 +158,20 @@ SBIT__V_INLINE void SBIT__V(store_bytes)(uint8_t *y, int64_t n, __m256i v)
         memcpy(y, part, n > 0 ? (size_t)n : 0);
     }
 }
+SBIT__V_INLINE void SBIT__V(store_half)(uint8_t *y, int64_t n, bool upper, __m256i v)
+{
+    const __m128i half = upper ? _mm256_extracti128_si256(v, 1) : _mm256_castsi256_si128(v);
+    if (n >= 16) {
+        _mm_storeu_si128((__m128i *)(void *)y, half);
+        return;
+    }
+    if (n >= 8) {
+        _mm_storel_epi64((__m128i *)(void *)y, half);
+        sbit__v_bytes(y + 8, n - 8, (uint64_t)_mm_cvtsi128_si64(_mm_srli_si128(half, 8)));
+    } else {
+        sbit__v_bytes(y, n, (uint64_t)_mm_cvtsi128_si64(half));
+    }
+}
 SBIT__V_INLINE __m256i SBIT__V(max_bytes)(__m256i a, __m256i b)
 {
     return _mm256_max_epu8(a, b);

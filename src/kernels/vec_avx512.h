@@ -159,6 +159,15 @@ SBIT__V_INLINE void SBIT__V(store_bytes)(uint8_t *y, int64_t n, __m512i v)
         _mm512_mask_storeu_epi8(y, SBIT__V(mask_bytes)(n), v);
     }
 }
+SBIT__V_INLINE void SBIT__V(store_half)(uint8_t *y, int64_t n, bool upper, __m512i v)
+{
+    const __m256i half = upper ? _mm512_extracti64x4_epi64(v, 1) : _mm512_castsi512_si256(v);
+    if (n >= 32) {
+        _mm256_storeu_si256((__m256i *)(void *)y, half);
+    } else {
+        _mm256_mask_storeu_epi8(y, (__mmask32)SBIT__V(mask_bytes)(n), half);
+    }
+}
 SBIT__V_INLINE __m512i SBIT__V(max_bytes)(__m512i a, __m512i b)
 {
     return _mm512_max_epu8(a, b);

@@ -151,6 +151,17 @@ SBIT__V_INLINE void SBIT__V(store_bytes)(uint8_t *y, int64_t n, uint8x16_t v)
         memcpy(y, part, n > 0 ? (size_t)n : 0);
     }
 }
+SBIT__V_INLINE void SBIT__V(store_half)(uint8_t *y, int64_t n, bool upper, uint8x16_t v)
+{
+    const uint8x8_t half = upper ? vget_high_u8(v) : vget_low_u8(v);
+    if (n >= 8) {
+        vst1_u8(y, half);
+    } else {
+        uint8_t part[8];
+        vst1_u8(part, half);
+        memcpy(y, part, n > 0 ? (size_t)n : 0);
+    }
+}
 SBIT__V_INLINE uint8x16_t SBIT__V(max_bytes)(uint8x16_t a, uint8x16_t b)
 {
     return vmaxq_u8(a, b);

@@ -23,19 +23,21 @@ SBIT__V_INLINE SBIT__V(q8_bounds) SBIT__V(q8_bounds_of)(const sbit__q8_store *st
     return bounds;
 }
 
-/* Four vectors, times scale, + shift unless NULL, to bytes in narrow's order. The lower
- * bound is one operation for all, behind narrowing, which stops at 0. */
-SBIT__V_INLINE SBIT__V(vb) SBIT__V(q8_bytes)(const SBIT__V(q8_bounds) * bounds, const float *scale,
-                                             const float *shift, const SBIT__V(vi) * sum)
+/* Four vectors, of rows of 4 or 2, times scale, + shift unless NULL, to bytes in narrow's order.
+ * The lower bound is one operation for all, behind narrowing, which stops at 0. */
+SBIT__V_INLINE SBIT__V(vb)
+    SBIT__V(q8_bytes)(const SBIT__V(q8_bounds) * bounds, int vectors, const float *scale,
+                      const float *shift, const SBIT__V(vi) * sum)
 {
     const int64_t lanes = SBIT__V(lanes);
     SBIT__V(vi) q[4];
     SBIT__UNROLL for (int j = 0; j < 4; j++)
     {
         SBIT__V(vf)
-        f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[j]), SBIT__V(load_f32)(scale + j * lanes, lanes));
+        f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[j]),
+                             SBIT__V(load_f32)(scale + j % vectors * lanes, lanes));
         if (shift != NULL) {
-            f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(shift + j * lanes, lanes));
+            f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(shift + j % vectors * lanes, lanes));
         }
         q[j] = SBIT__V(add_i32)(SBIT__V(round_below)(f, bounds->top), bounds->zero);
     }
@@ -132,14 +134,19 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind == SBIT__Q8_U8 && vectors == 4) {
+    if (tile->store.kind == SBIT__Q8_U8 && (vectors == 4 || (vectors == 2 && m % 2 == 0))) {
         const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&tile->store);
-        SBIT__UNROLL for (int i = 0; i < m; i++)
+        SBIT__UNROLL for (int i = 0; i < m; i += 4 / vectors)
         {
-            const SBIT__V(vb) bytes =
-                SBIT__V(q8_bytes)(&bounds, tile->scale, tile->shift, sum + i * vectors);
-            SBIT__V(store_bytes)
-            ((uint8_t *)out + at + i * tile->out_stride, tile->columns, SBIT__V(in_order)(bytes));
+            uint8_t *y = (uint8_t *)out + at + i * tile->out_stride;
+            const SBIT__V(vb) bytes = SBIT__V(in_order)(
+                SBIT__V(q8_bytes)(&bounds, vectors, tile->scale, tile->shift, sum + i * vectors));
+            if (vectors == 4) {
+                SBIT__V(store_bytes)(y, tile->columns, bytes);
+            } else {
+                SBIT__V(store_half)(y, tile->columns, false, bytes);
+                SBIT__V(store_half)(y + tile->out_stride, tile->columns, true, bytes);
+            }
         }
         return;
     }
@@ -212,29 +219,6 @@ SBIT__V_TARGET static void SBIT__V(q8_tile)(const sbit__q8_tile *tile, int64_t r
 
 /* >>depthwise: bytes of 4 taps are transposed to groups of 4 */
 
-SBIT__V_INLINE void SBIT__V(q8_quad)(const uint8_t *x, const int64_t *offsets,
-                                     const int8_t *weights, SBIT__V(vi) sum[4])
-{
-    const int64_t all = 4 * SBIT__V(lanes);
-    const uint8_t *w = (const uint8_t *)(const void *)weights;
-    const SBIT__V(vb) a = SBIT__V(load_bytes)(x + offsets[0], all);
-    const SBIT__V(vb) b = SBIT__V(load_bytes)(x + offsets[1], all);
-    const SBIT__V(vb) c = SBIT__V(load_bytes)(x + offsets[2], all);
-    const SBIT__V(vb) d = SBIT__V(load_bytes)(x + offsets[3], all);
-    const SBIT__V(vb) ab0 = SBIT__V(low8)(a, b), ab1 = SBIT__V(high8)(a, b);
-    const SBIT__V(vb) cd0 = SBIT__V(low8)(c, d), cd1 = SBIT__V(high8)(c, d);
-    SBIT__V(vb) u[4];
-    u[0] = SBIT__V(low16)(ab0, cd0);
-    u[1] = SBIT__V(high16)(ab0, cd0);
-    u[2] = SBIT__V(low16)(ab1, cd1);
-    u[3] = SBIT__V(high16)(ab1, cd1);
-    SBIT__UNROLL for (int j = 0; j < 4; j++)
-    {
-        sum[j] = SBIT__V(dot4)(sum[j], SBIT__V(u4_of)(u[j]),
-                               SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * all, all)));
-    }
-}
-
 /* F32 and I32: not often. sums: of a block */
 SBIT__V_TARGET static void SBIT__V(q8_depthwise_put)(const sbit__q8_depthwise *d, int64_t first,
                                                      const int32_t *sums, void *y, int64_t at)
@@ -254,37 +238,68 @@ SBIT__V_TARGET static void SBIT__V(q8_depthwise_put)(const sbit__q8_depthwise *d
     }
 }
 
+SBIT__V_INLINE void SBIT__V(q8_pixel)(int shares, const sbit__q8_depthwise *d,
+                                      const SBIT__V(q8_bounds) * bounds, int64_t first,
+                                      const uint8_t *x, void *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes), all = 4 * lanes;
+    const uint8_t *w = (const uint8_t *)(const void *)(d->weights + first * d->quads * shares * 4);
+    SBIT__V(vi) sum[8]; /* share after share */
+    SBIT__UNROLL for (int j = 0; j < 4 * shares; j++)
+    {
+        sum[j] = SBIT__V(load_i32)(d->bias + first + j % 4 * lanes);
+    }
+    for (int64_t q = 0; q < d->quads; q++) {
+        const int64_t *offsets = d->offsets + 4 * q;
+        const SBIT__V(vb) a = SBIT__V(load_bytes)(x + offsets[0], all);
+        const SBIT__V(vb) b = SBIT__V(load_bytes)(x + offsets[1], all);
+        const SBIT__V(vb) c = SBIT__V(load_bytes)(x + offsets[2], all);
+        const SBIT__V(vb) e = SBIT__V(load_bytes)(x + offsets[3], all);
+        const SBIT__V(vb) ab0 = SBIT__V(low8)(a, b), ab1 = SBIT__V(high8)(a, b);
+        const SBIT__V(vb) ce0 = SBIT__V(low8)(c, e), ce1 = SBIT__V(high8)(c, e);
+        SBIT__V(u4) u[4];
+        u[0] = SBIT__V(u4_of)(SBIT__V(low16)(ab0, ce0));
+        u[1] = SBIT__V(u4_of)(SBIT__V(high16)(ab0, ce0));
+        u[2] = SBIT__V(u4_of)(SBIT__V(low16)(ab1, ce1));
+        u[3] = SBIT__V(u4_of)(SBIT__V(high16)(ab1, ce1));
+        SBIT__UNROLL for (int j = 0; j < 4 * shares; j++)
+        {
+            sum[j] = SBIT__V(dot4)(sum[j], u[j % 4],
+                                   SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * all, all)));
+        }
+        w += 4 * shares * all;
+    }
+    SBIT__UNROLL for (int s = shares - 1; s >= 0; s--) /* the first output last */
+    {
+        const int64_t to = at + s * d->below;
+        if (d->store.kind == SBIT__Q8_U8) {
+            SBIT__V(store_bytes)
+            ((uint8_t *)y + to + first, d->channels - first,
+             SBIT__V(q8_bytes)(bounds, 4, d->scale + first,
+                               d->shift != NULL ? d->shift + first : NULL, sum + 4 * s));
+            continue;
+        }
+        int32_t space[4 * SBIT__V(lanes)];
+        SBIT__UNROLL for (int j = 0; j < 4; j++)
+        {
+            SBIT__V(store_i32)(space + j * lanes, lanes, sum[4 * s + j]);
+        }
+        SBIT__V(q8_depthwise_put)(d, first, space, y, to);
+    }
+}
+
 SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, int64_t pixels,
                                                  const uint8_t *x, void *y)
 {
-    const int64_t lanes = SBIT__V(lanes), block = 4 * lanes;
     const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&d->store);
-    const bool bytes = d->store.kind == SBIT__Q8_U8;
-    int32_t space[4 * SBIT__V(lanes)];
-    for (int64_t first = 0; first < d->channels; first += block) {
-        const int8_t *weights = d->weights + first * d->quads * 4;
-        const float *shift = d->shift != NULL ? d->shift + first : NULL;
-        for (int64_t p = 0; p < pixels; p++) {
-            SBIT__V(vi) sum[4];
-            SBIT__UNROLL for (int j = 0; j < 4; j++)
-            {
-                sum[j] = SBIT__V(load_i32)(d->bias + first + j * lanes);
-            }
-            for (int64_t q = 0; q < d->quads; q++) {
-                SBIT__V(q8_quad)
-                (x + p * d->in_stride + first, d->offsets + 4 * q, weights + q * block * 4, sum);
-            }
-            if (bytes) {
-                SBIT__V(store_bytes)
-                ((uint8_t *)y + p * d->out_stride + first, d->channels - first,
-                 SBIT__V(q8_bytes)(&bounds, d->scale + first, shift, sum));
-                continue;
-            }
-            SBIT__UNROLL for (int j = 0; j < 4; j++)
-            {
-                SBIT__V(store_i32)(space + j * lanes, lanes, sum[j]);
-            }
-            SBIT__V(q8_depthwise_put)(d, first, space, y, p * d->out_stride);
+    for (int64_t first = 0; first < d->channels; first += 4 * SBIT__V(lanes)) {
+        for (int64_t p = 0; p < pixels && d->shares == 1; p++) {
+            SBIT__V(q8_pixel)
+            (1, d, &bounds, first, x + p * d->in_stride + first, y, p * d->out_stride);
+        }
+        for (int64_t p = 0; p < pixels && d->shares == 2; p++) {
+            SBIT__V(q8_pixel)
+            (2, d, &bounds, first, x + p * d->in_stride + first, y, p * d->out_stride);
         }
     }
 }

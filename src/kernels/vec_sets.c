@@ -1,5 +1,4 @@
-/* vec_sets.c: the kernels that are written once, for each instruction set, and their tables.
- * >>vec_sets
+/* vec_sets.c: the kernels that are written once, for each instruction set, and their tables. >>vec_sets
  *
  * Called by: the drivers, tests. Calls: the kernels.
  * VNNI multiplies groups of 4 bytes at once; the other sets widen them to 16 bits, because

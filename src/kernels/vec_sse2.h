@@ -1,20 +1,25 @@
 /* vec_sse2.h: vector operations of SSE2. >>vec
  *
  * A vec_*.h names the operations of one instruction set, vec_q8.h and vec_last.h are written over
- * them, and vec_end.h takes the names back. They have no include guards: vec_sets.c includes them
- * for each set, and tools/amalgamate pastes them where they are included. SBIT__V(name)  the name
- * with the set's suffix      SBIT__V_TARGET, SBIT__V_INLINE  functions vi, vf, vb     vectors of
- * int32, of float, of bytes (4 * lanes); all are loaded unaligned (x, n)         only the first n
- * elements are read (zeros behind) or written; n may be large clamp_f32      lo where v is a NaN
- *     quotient       x / y; inverse is 1 / y, and no product of x, y or it is near what floats
- * hold, or 0 round          to nearest even; store_u8: the values fit round_below    round of the
- * smaller one, of a NaN and what is too small INT32_MIN repeat4        4 bytes in each lane low8
- * ... narrow   unpack and pack within each 128 bits; in_order: what narrow gave, vector after
- * vector lookup         entries of a table of 256 u4, s4         groups of 4 bytes, unsigned and
- * signed, ready for dot4           sum[lane] += u[lane][0] * s[lane][0] + ... + u[lane][3] *
- * s[lane][3], exact tile_m, tile_v a tile's rows and vectors fma_f32        a * b + sum, rounded
- * once or twice; only for vec_last.h max_f32        b where one is a NaN; min_f32 likewise last_m,
- * last_v a tile of vec_last.h: its rows and vectors
+ * them, and vec_end.h takes the names back. They have no include guards: vec_sets.c includes them for
+ * each set, and tools/amalgamate pastes them where they are included.
+ *     SBIT__V(name)  the name with the set's suffix      SBIT__V_TARGET, SBIT__V_INLINE  functions
+ *     vi, vf, vb     vectors of int32, of float, of bytes (4 * lanes); all are loaded unaligned
+ *     (x, n)         only the first n elements are read (zeros behind) or written; n may be large
+ *     clamp_f32      lo where v is a NaN
+ *     round          to nearest even; store_u8: the values fit
+ *     round_below    round of the smaller one, of a NaN and what is too small INT32_MIN
+ *     quotient       x / y; inverse is 1 / y and no product of them is near the ends of what floats hold, or 0
+ *     repeat4        4 bytes in each lane
+ *     low8 ... narrow   unpack and pack within each 128 bits; in_order: what narrow gave, vector after vector
+ *     store_half     the first half of a vector of bytes, or the upper one
+ *     lookup         entries of a table of 256
+ *     u4, s4         groups of 4 bytes, unsigned and signed, ready for
+ *     dot4           sum[lane] += u[lane][0] * s[lane][0] + ... + u[lane][3] * s[lane][3], exact
+ *     tile_m, tile_v a tile's rows and vectors
+ *     fma_f32        a * b + sum, rounded once or twice; only for vec_last.h
+ *     max_f32        b where one is a NaN; min_f32 likewise
+ *     last_m, last_v a tile of vec_last.h: its rows and vectors
  */
 #define SBIT__V(name) sbit__##name##__sse2
 #define SBIT__V_TARGET SBIT__TARGET("sse2")
@@ -173,6 +178,18 @@ SBIT__V_INLINE void SBIT__V(store_bytes)(uint8_t *y, int64_t n, __m128i v)
         _mm_storeu_si128((__m128i *)(void *)part, v);
         memcpy(y, part, n > 0 ? (size_t)n : 0);
     }
+}
+SBIT__V_INLINE void SBIT__V(store_half)(uint8_t *y, int64_t n, bool upper, __m128i v)
+{
+    v = upper ? _mm_srli_si128(v, 8) : v;
+    if (n >= 8) {
+        _mm_storel_epi64((__m128i *)(void *)y, v);
+        return;
+    }
+    if (n >= 4) {
+        sbit__v_bytes(y + 4, n - 4, (uint32_t)_mm_cvtsi128_si32(_mm_srli_si128(v, 4)));
+    }
+    sbit__v_bytes(y, n < 4 ? n : 4, (uint32_t)_mm_cvtsi128_si32(v));
 }
 SBIT__V_INLINE __m128i SBIT__V(max_bytes)(__m128i a, __m128i b)
 {
