@@ -129,7 +129,44 @@ static int by_hand(sbit_sparse *sparse, sbit_error *error)
         return 1;
     }
     printf("%s: %d of %d by hand\n", mask.name, (int)mask.kept, (int)mask.count);
-    return mask.kept != 7 * 27 || sbit_sparse_export_onnx(sparse, "masked.onnx", NULL, error);
+    const sbit_sparse_files files = {.masked = "masked.onnx", .masks = "masks.json"};
+    return mask.kept != 7 * 27 || sbit_sparse_export(sparse, &files, error) ||
+           sbit_sparse_load_masks(sparse, "masks.json", false, error);
+}
+
+/* ---- a collector: how large what a layer reads is */
+
+static sbit_status largest(const char *layer, const sbit_sparser_sample *sample, void *user,
+                           sbit_error *error)
+{
+    float *most = (float *)user;
+    (void)layer;
+    (void)error;
+    for (int64_t i = 0; i < sbit_tensor_count(&sample->tensor); i++) {
+        const float x = ((const float *)sample->tensor.data)[i];
+        *most = x > *most ? x : *most;
+    }
+    return SBIT_OK;
+}
+
+static int collect(sbit_ctx *ctx, sbit_sparse *sparse, sbit_error *error)
+{
+    static float image[3 * 8 * 8] = {-2.0f, 5.0f};
+    sbit_tensor x = {.dtype = SBIT_F32, .rank = 4, .dims = {1, 3, 8, 8}, .data = image};
+    const sbit_feed_desc desc = {.inputs = &x, .input_count = 1};
+    float most = 0.0f;
+    const sbit_sparse_collector collector = {"first", SBIT_NEEDS_INPUT, largest, &most};
+    sbit_feed feed;
+    int32_t id = 0;
+    if (sbit_feed_of_tensors(ctx, &desc, &feed, error)) {
+        return 1;
+    }
+    const int failed = sbit_sparse_add_collector(sparse, &collector, &id, error) ||
+                       sbit_sparse_collect(sparse, &feed, error) ||
+                       !sbit_sparse_remove_collector(sparse, id) || most != 5.0f;
+    printf("first reads numbers up to %g\n", (double)most);
+    sbit_feed_close(&feed);
+    return failed;
 }
 
 /* Zeros among the weights of the first layer, with masks or without. */
@@ -167,7 +204,9 @@ int main(void)
                        show_settings(config, graph, &error) ||
                        sbit_sparse_create(graph, config, &sparse, &error) ||
                        step_by_step(sparse, &error) || by_hand(sparse, &error) ||
-                       zeros(sparse, true, &error) < 27 || zeros(sparse, false, &error) != 0;
+                       zeros(sparse, true, &error) < 27 || zeros(sparse, false, &error) != 0 ||
+                       collect(ctx, sparse, &error) || sbit_sparse_squash(sparse, &error) ||
+                       zeros(sparse, false, &error) < 27; /* weights are zero for good */
     printf("%s\n", failed ? error.message : "wrote masked.onnx");
     sbit_sparse_destroy(sparse);
     sbit_sconfig_destroy(config);

@@ -1431,7 +1431,12 @@ TEST(cli_prune)
     free(files[0]);
     free(files[1]);
     CHECK_EQ_I64(RUN("prune %s --ratio 0.1 --start-masks %sm.npz -o %sq.onnx --force", NET, TMP, TMP), 0);
-    CHECK_FAILS(1, "no .npz archive", "prune %s --masks %sm.json -o %sq.onnx --force", NET, TMP, TMP);
+    CHECK_EQ_I64(RUN("prune %s --masks %sm.json --save-masks %sn.json -o %sq.onnx --force", NET, TMP, TMP, TMP), 0);
+    unsigned char *again[2] = {test_read_file(TMP "m.json", &sizes[0]), test_read_file(TMP "n.json", &sizes[1])};
+    CHECK(again[0] != NULL && again[1] != NULL && sizes[0] == sizes[1] && memcmp(again[0], again[1], sizes[0]) == 0);
+    free(again[0]);
+    free(again[1]);
+    CHECK_FAILS(1, "no .npz archive", "prune %s --masks %sp.onnx -o %sq.onnx --force", NET, TMP, TMP);
     remove(TMP "times.json");
     for (int turn = 0; turn < 2; turn++) { /* measured, then read */
         CHECK_EQ_I64(RUN("prune %s --latency 100x --latency-table %stimes.json -o %sp.onnx --force --json", NET,

@@ -1427,6 +1427,423 @@ TEST(gradients_of_a_loss_are_looked_at)
     }
 }
 
+/* ---- scores that add up over steps, start masks, torch's entries */
+
+/* w 2 x 2 behind x = (1, -2), loss mse to `wanted`: w g is (3, 1, -3, -0.2) for (-1, -0.2). */
+static const float slope_w[] = {3, 1, 1.5f, 0.1f};
+
+static sbit_sparse *slopes(build *b, const char *text, const float *wanted, sbit_feed *feed, sbit_sconfig **config)
+{
+    static const float data[] = {1, -2};
+    const sbit_tensor x = build_tensor(SBIT_F32, "1,2", data), t = build_tensor(SBIT_F32, "1,2", wanted);
+    sbit_sparse *sparse = NULL;
+    sbit_feed_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = &x;
+    desc.targets = &t;
+    desc.input_count = desc.target_count = 1;
+    build_begin(b, 18);
+    build_output(b, build_binary(b, "MatMul", "fc", build_input(b, "x", SBIT_F32, "N,2"),
+                                 build_constant(b, "w", SBIT_F32, "2,2", slope_w)));
+    *config = configure(b, text);
+    CHECK_OK(sbit_feed_of_tensors(b->ctx, &desc, feed, &b->error), b->error);
+    if (!b->failed) {
+        CHECK_OK(sbit_sparse_create(b->graph, *config, &sparse, &b->error), b->error);
+    }
+    return sparse;
+}
+
+static void slopes_end(build *b, sbit_sparse *sparse, sbit_feed *feed, sbit_sconfig *config)
+{
+    sbit_feed_close(feed);
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(b);
+}
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+TEST(soft_movement_prunes_below_a_threshold_that_grows)
+{
+    static const float wanted[] = {-1, -0.2f};
+    const double wg[] = {3, 1, -3, -0.2};
+    double s[4];
+    for (int steps = 0; steps < 2; steps++) { /* one select; the second of two steps */
+        for (int i = 0; i < 4; i++) {
+            s[i] = -0.5 * (wg[i] + (steps == 0 ? 0.8 * 0.25 : 0.0));
+            const double q = sigmoid(s[i]);
+            s[i] -= steps == 1 ? 0.5 * (wg[i] + 0.5 * 0.8 * q * (1 - q)) : 0.0;
+        }
+        for (int above = 0; above < 2; above++) { /* just below the second element's score, and above it */
+            const double threshold = (sigmoid(s[1]) + (above ? 1e-5 : -1e-5)) * (steps == 1 ? 2.0 : 1.0);
+            char text[240];
+            build b;
+            sbit_feed feed;
+            sbit_sconfig *config = NULL;
+            sbit_mask mask;
+            snprintf(text, sizeof text,
+                     "SPARSER: {TYPE: unstructured, STRATEGY: soft_movement, THRESHOLD: %.9f, LOSS: mse, SCHEDULE: linear, "
+                     "SOFT_MOVEMENT.RATE: 0.5, SOFT_MOVEMENT.LAMBDA: 0.8}\n",
+                     threshold);
+            sbit_sparse *sparse = slopes(&b, text, wanted, &feed, &config);
+            if (sparse != NULL && steps == 0) {
+                CHECK_OK(sbit_sparse_select(sparse, &feed, &b.error), b.error);
+            } else if (sparse != NULL) {
+                CHECK_OK(sbit_sparse_step(sparse, 0, 2, &feed, &b.error), b.error);
+                CHECK(sbit_sparse_mask_count(sparse) == 0 ||
+                      (sbit_sparse_mask(sparse, 0, &mask) == SBIT_OK && mask.kept == 4));
+                CHECK_OK(sbit_sparse_step(sparse, 1, 2, &feed, &b.error), b.error);
+            }
+            if (sparse != NULL && CHECK_EQ_I64(sbit_sparse_mask(sparse, 0, &mask), SBIT_OK)) {
+                CHECK_EQ_I64(mask.keep[0], 0);
+                CHECK_EQ_I64(mask.keep[1], above ? 0 : 1);
+                CHECK(mask.keep[2] == 1 && mask.keep[3] == 1);
+            }
+            slopes_end(&b, sparse, &feed, config);
+        }
+    }
+}
+
+/* - w g = (3, 1, -3, -0.2) at step 0; at step 1 the weights are 0 and nothing is added. */
+TEST(movement_adds_up_over_steps)
+{
+    static const float wanted[] = {1, 1.8f}, zeros[4] = {0, 0, 0, 0};
+    const sbit_tensor w = build_tensor(SBIT_F32, "2,2", zeros);
+    build b;
+    sbit_feed feed;
+    sbit_sconfig *config = NULL;
+    sbit_mask mask;
+    sbit_sparse *sparse =
+        slopes(&b, "SPARSER: {TYPE: unstructured, STRATEGY: movement, RATIO: 0.25, LOSS: mse}\n", wanted, &feed, &config);
+    if (sparse != NULL && CHECK_OK(sbit_sparse_step(sparse, 0, 2, &feed, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_set_weight(sparse, "w", &w, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_step(sparse, 1, 2, &feed, &b.error), b.error) &&
+        CHECK_EQ_I64(sbit_sparse_mask(sparse, 0, &mask), SBIT_OK)) {
+        CHECK(mask.kept == 3 && mask.keep[2] == 0);
+        CHECK_OK(sbit_sparse_step(sparse, 0, 2, &feed, &b.error), b.error); /* anew: all are 0 */
+        CHECK(sbit_sparse_mask(sparse, 0, &mask) == SBIT_OK && mask.kept == 3 && mask.keep[0] == 0);
+    }
+    slopes_end(&b, sparse, &feed, config);
+}
+
+TEST(factors_of_a_schedule_are_listed)
+{
+    static const int64_t gone[] = {0, 1, 2, 0}; /* of four, RATIO 0.5: 0, 0.25, 0.5, 0.125 */
+    build b;
+    sbit_sparse *sparse = NULL;
+    sbit_sconfig *wrong = NULL;
+    static const char bad[] = "SPARSER: {TYPE: structured, STRATEGY: l1norm, LAMBDA.FACTORS: [0, much]}\n";
+    build_begin(&b, 18);
+    two_convs(&b, NULL);
+    sbit_sconfig *config = configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, SCHEDULE: lambda, "
+                                         "LAMBDA.FACTORS: [0, 0.5, 1, 0.25], SPECIFIC: [{second: [RATIO, 0]}]}\n");
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+        for (int step = 0; step < 4; step++) {
+            CHECK_OK(sbit_sparse_step(sparse, step, 3, NULL, &b.error), b.error);
+            CHECK_EQ_I64(kept_of(sparse, 0), 4 - gone[step]);
+        }
+    }
+    CHECK_STATUS(sbit_sconfig_read(b.ctx, bad, sizeof bad - 1, &wrong, &b.error), SBIT_ERR_CONFIG, b.error);
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* The mask of one product, 4 inputs x 4 outputs. */
+static void masked_product(const char *text, const sbit_feed *feed, const float *w, uint8_t *keep)
+{
+    build b;
+    sbit_sparse *sparse = NULL;
+    sbit_mask mask;
+    build_begin(&b, 18);
+    build_output(&b, build_binary(&b, "MatMul", "fc", build_input(&b, "x", SBIT_F32, "N,4"),
+                                  build_constant(&b, "w", SBIT_F32, "4,4", w)));
+    sbit_sconfig *config = configure(&b, text);
+    memset(keep, 2, 16);
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_calc_params(sparse, feed, &b.error), b.error) &&
+        CHECK_EQ_I64(sbit_sparse_mask(sparse, 0, &mask), SBIT_OK)) {
+        memcpy(keep, mask.keep, 16);
+    }
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* The first input of every output is pruned from the start: one more of its four goes, whatever scores say. */
+TEST(start_masks_count_whatever_scores_say)
+{
+    static const char *const cases[] = {"N_OF_M: \"2:4\"", "RATIO: 0.5", "RATIO: 0.5, RANK: row", "WITHIN: 1x4, RATIO: 0.5"};
+    const float w[16] = {1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[240];
+        uint8_t keep[16];
+        int kept = 0, first = 0;
+        snprintf(text, sizeof text,
+                 "SPARSER: {TYPE: unstructured, STRATEGY: random, RANDOM.SEED: 3, %s, SPECIFIC: [{\"*\": [MASK, "
+                 "\"0000111111111111\"]}]}\n",
+                 cases[i]);
+        masked_product(text, NULL, w, keep);
+        for (int k = 0; k < 16; k++) {
+            kept += keep[k];
+            first += k < 4 ? keep[k] : 0;
+        }
+        CHECK_MSG(kept == 8 && first == 0, "%s: %d, %d", cases[i], kept, first);
+        for (int column = 0; column < 4 && i != 1; column++) {
+            CHECK_EQ_I64(keep[column] + keep[4 + column] + keep[8 + column] + keep[12 + column], 2);
+        }
+    }
+}
+
+/* |w| sum x^2 of the whole layer: sums 5, 9, 0, 0; within each row another two would go. */
+TEST(entries_as_torch_has_them)
+{
+    const float data[] = {1, 3, 0, 0, 2, 0, 0, 0};
+    const float w[16] = {4, 1, 4, 1, 3, 1, 3, 1, 7, 7, 7, 7, 7, 7, 7, 7};
+    static const uint8_t wanda[16] = {1, 0, 1, 0, 1, 0, 1, 0}; /* 20 5 20 5 27 9 27 9 0 ...: 12 of 16 */
+    const sbit_tensor x = build_tensor(SBIT_F32, "2,4", data);
+    uint8_t keep[16];
+    build b;
+    sbit_sparse *sparse = NULL;
+    sbit_graph *out = NULL;
+    sbit_feed feed;
+    sbit_feed_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = &x;
+    desc.input_count = 1;
+    build_begin(&b, 18);
+    two_convs(&b, NULL);
+    CHECK_OK(sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), b.error);
+    masked_product("{pruner: WandaSparsifier, config_list: [{tensor_fqn: w, sparsity_level: 0.75}]}\n", &feed, w, keep);
+    CHECK(memcmp(keep, wanda, 16) == 0);
+    masked_product("{pruner: WandaSparsifier, config_list: [{tensor_fqn: w, sparsity_level: 0.5, mask: [[0, 1, 1, 1], "
+                   "[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, true]]}]}\n",
+                   &feed, w, keep); /* 20 goes, then the zeros: 7 of 8 */
+    CHECK(keep[0] == 0 && keep[2] == 1 && keep[8] == 0 && keep[14] == 0 && keep[15] == 1);
+    /* a row that is pruned from the start, and its bias stays: torch's prune_bias false */
+    sbit_sconfig *config = configure(&b, "{pruner: SaliencyPruner, config_list: [{tensor_fqn: w1, sparsity_level: 0.25, "
+                                         "mask: [true, true, false, true], prune_bias: false}]}\n");
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_select(sparse, NULL, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_shrink(sparse, NULL, &out, &b.error), b.error)) {
+        CHECK_EQ_I64(dim(out, "w1", 0), 3);
+        CHECK_NEAR(number(out, "w1", 1), 1, 0);
+        CHECK_NEAR(number(out, "w1", 2), -1, 0);
+    }
+    sbit_graph_destroy(out);
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    sparse = NULL;
+    config = configure(&b, "[{tensor_fqn: w1, sparsity_level: 0.25, mask: [1, 0]}]\n");
+    CHECK_STATUS(sbit_sparse_create(b.graph, config, &sparse, &b.error), SBIT_ERR_CONFIG, b.error);
+    sbit_sconfig_destroy(config);
+    sbit_feed_close(&feed);
+    build_end(&b);
+}
+
+/* torch's data sparsifier: entries of a table in blocks of 1 x 2. Sums 3 7 | 8 1 | 4 9. */
+TEST(tables_are_pruned_in_blocks_of_their_entries)
+{
+    const float w[12] = {1, 2, 3, 4, 4, 4, 1, 0, 2, 2, 8, 1};
+    static const uint8_t wanted[12] = {0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1};
+    build b;
+    sbit_sparse *sparse = NULL;
+    sbit_mask mask;
+    build_begin(&b, 18);
+    const sbit_value_id table = build_constant(&b, "table", SBIT_F32, "3,4", w);
+    build_output(&b, build_unary(&b, "Relu", "relu",
+                                 build_binary(&b, "Gather", "embedding", table, build_input(&b, "x", SBIT_I64, "N"))));
+    sbit_sconfig *config = configure(&b, "{pruner: DataNormSparsifier, config_list: [{tensor_fqn: table, sparsity_level: 0.5, "
+                                         "sparse_block_shape: [1, 2], norm: L1}]}\n");
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_calc_params(sparse, NULL, &b.error), b.error) &&
+        CHECK_EQ_I64(sbit_sparse_mask(sparse, 0, &mask), SBIT_OK)) {
+        CHECK(memcmp(mask.keep, wanted, 12) == 0);
+    }
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* ONNX gates i o f c of two units: within each the smaller row goes; of whole units the one with the smaller sum. */
+TEST(gates_of_a_recurrent_layer_are_ranked_by_themselves)
+{
+    const float w[8] = {3, 1, 1, 2, 5, 4, 2, 9};
+    static const uint8_t rows[8] = {1, 0, 0, 1, 1, 0, 0, 1};
+    float r[16];
+    build b;
+    sbit_sparse *sparse = NULL;
+    sbit_graph *out = NULL;
+    sbit_mask mask;
+    sbit_attr attr = build_int("hidden_size", 2);
+    for (int i = 0; i < 16; i++) {
+        r[i] = 1;
+    }
+    build_begin(&b, 18);
+    const sbit_value_id inputs[3] = {build_input(&b, "x", SBIT_F32, "5,N,1"), build_constant(&b, "W", SBIT_F32, "1,8,1", w),
+                                     build_constant(&b, "R", SBIT_F32, "1,8,2", r)};
+    const sbit_value_id y = build_node(&b, "LSTM", "lstm", inputs, 3, &attr, 1);
+    const float fc[4] = {1, 2, 3, 4};
+    build_output(&b, build_binary(&b, "MatMul", "fc", y, build_constant(&b, "fc.weight", SBIT_F32, "2,2", fc)));
+    sbit_sconfig *config = configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, SPECIFIC: [{fc: [RATIO, 0]}]}\n");
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_calc_params(sparse, NULL, &b.error), b.error)) {
+        for (size_t i = 0; i < sbit_sparse_mask_count(sparse); i++) {
+            if (CHECK_EQ_I64(sbit_sparse_mask(sparse, i, &mask), SBIT_OK) && strcmp(mask.name, "W") == 0) {
+                CHECK(memcmp(mask.keep, rows, 8) == 0 && strcmp(mask.part, "weight_ih") == 0);
+            } else if (strcmp(mask.name, "R") == 0) { /* equal rows: the first of each gate, its row and no column */
+                CHECK(mask.kept == 8 && mask.keep[0] == 0 && mask.keep[1] == 0 && mask.keep[2] == 1);
+            }
+        }
+        CHECK_OK(sbit_sparse_select(sparse, NULL, &b.error), b.error); /* 3 + 1 + 5 + 2 < 1 + 2 + 4 + 9 */
+        if (CHECK_OK(sbit_sparse_shrink(sparse, NULL, &out, &b.error), b.error)) {
+            CHECK(dim(out, "W", 1) == 4 && dim(out, "R", 1) == 4 && dim(out, "R", 2) == 1 && dim(out, "fc.weight", 0) == 1);
+            CHECK_NEAR(number(out, "W", 0), 1, 0);
+            CHECK_NEAR(number(out, "W", 3), 9, 0);
+        }
+    }
+    sbit_graph_destroy(out);
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* ---- files, collectors */
+
+TEST(masks_go_to_a_file_and_come_back)
+{
+    const char *const paths[4] = {"build/masks_a.json", "build/masks_b.json", "build/masks_masked.onnx", "build/masks_shrunk.onnx"};
+    const sbit_sparse_files all = {paths[3], paths[2], paths[0], NULL}, only_masks = {NULL, NULL, paths[1], NULL};
+    static const char *const wrong[] = {"[1]", "{\"first\": 3}", "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1]}}}",
+                                        "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [3]}}}",
+                                        "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [3, 9]}}}"};
+    build b;
+    sbit_sparse *sparse[2] = {NULL, NULL};
+    sbit_graph *graph = NULL;
+    uint8_t kept[4] = {0, 0, 0, 0};
+    build_begin(&b, 18);
+    two_convs(&b, NULL);
+    sbit_sconfig *config =
+        configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, SPECIFIC: [{second: [RATIO, 0]}]}\n");
+    for (int i = 0; i < 2 && !b.failed; i++) {
+        sbit_mask mask;
+        CHECK_OK(sbit_sparse_create(b.graph, config, &sparse[i], &b.error), b.error);
+        if (i == 0) {
+            CHECK_OK(sbit_sparse_select(sparse[i], NULL, &b.error), b.error);
+            CHECK_OK(sbit_sparse_export(sparse[i], &all, &b.error), b.error);
+        } else {
+            CHECK_OK(sbit_sparse_load_masks(sparse[i], paths[0], false, &b.error), b.error);
+            CHECK_OK(sbit_sparse_export(sparse[i], &only_masks, &b.error), b.error);
+        }
+        for (size_t k = 0; k < sbit_sparse_mask_count(sparse[i]); k++) {
+            CHECK_EQ_I64(sbit_sparse_mask(sparse[i], k, &mask), SBIT_OK);
+            if (strcmp(mask.name, "w1") == 0) {
+                CHECK(strcmp(mask.layer, "first") == 0 && strcmp(mask.part, "weight") == 0 && mask.kept == 2);
+                CHECK(i == 0 || memcmp(mask.keep, kept, 4) == 0);
+                memcpy(kept, mask.keep, 4);
+            }
+        }
+    }
+    size_t sizes[2] = {0, 0};
+    unsigned char *files[2] = {test_read_file(paths[0], &sizes[0]), test_read_file(paths[1], &sizes[1])};
+    CHECK(files[0] != NULL && files[1] != NULL && sizes[0] == sizes[1] && memcmp(files[0], files[1], sizes[0]) == 0);
+    free(files[0]);
+    free(files[1]);
+    for (int i = 2; i < 4; i++) {
+        if (CHECK_OK(sbit_graph_load(b.ctx, paths[i], &graph, &b.error), b.error)) {
+            CHECK_EQ_I64(dim(graph, "w1", 0), i == 2 ? 4 : 2);
+            CHECK_NEAR(number(graph, "w1", 1), i == 2 ? 0 : 3, 0);
+        }
+        sbit_graph_destroy(graph);
+        graph = NULL;
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        FILE *file = fopen(paths[1], "wb");
+        if (CHECK(file != NULL)) {
+            fputs(wrong[i], file);
+            fclose(file);
+        }
+        CHECK_STATUS(sbit_sparse_load_masks(sparse[1], paths[1], true, &b.error), SBIT_ERR_CONFIG, b.error);
+    }
+    /* squashed: zeros stay with the masks off */
+    sbit_sparse_switch_masks(sparse[0], false);
+    CHECK_OK(sbit_sparse_squash(sparse[0], &b.error), b.error);
+    if (CHECK_OK(sbit_sparse_masked(sparse[0], &graph, &b.error), b.error)) {
+        CHECK(number(graph, "w1", 0) == -4 && number(graph, "w1", 1) == 0 && number(graph, "w1", 3) == 0);
+    }
+    sbit_graph_destroy(graph);
+    for (int i = 0; i < 4; i++) {
+        remove(paths[i]);
+    }
+    sbit_sparse_destroy(sparse[0]);
+    sbit_sparse_destroy(sparse[1]);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+typedef struct seen {
+    double sum;
+    int calls;
+} seen;
+
+static sbit_status see(const char *layer, const sbit_sparser_sample *sample, void *user, sbit_error *error)
+{
+    seen *s = (seen *)user;
+    (void)error;
+    CHECK(strcmp(layer, "second") == 0 && sample->axis == 1);
+    for (int64_t i = 0; i < sbit_tensor_count(&sample->tensor); i++) {
+        s->sum += (double)((const float *)sample->tensor.data)[i];
+    }
+    s->calls++;
+    return SBIT_OK;
+}
+
+/* x = 1 everywhere: behind the first layer Relu of w + b = -3.5 3 2 -4, 25 times. */
+TEST(collectors_see_what_layers_read_until_they_are_removed)
+{
+    float data[25] = {0};
+    build b;
+    sbit_sparse *sparse = NULL;
+    sbit_feed feed;
+    sbit_feed_desc desc;
+    seen what = {0, 0};
+    sbit_sparse_collector collector = {"w2", SBIT_NEEDS_INPUT, see, &what};
+    int32_t ids[2] = {0, 0};
+    const sbit_tensor x = build_tensor(SBIT_F32, "1,1,5,5", data);
+    for (int i = 0; i < 25; i++) {
+        data[i] = 1;
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = &x;
+    desc.input_count = 1;
+    build_begin(&b, 18);
+    two_convs(&b, NULL);
+    CHECK_OK(sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), b.error);
+    sbit_sconfig *config = configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5}\n");
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+        CHECK_OK(sbit_sparse_add_collector(sparse, &collector, &ids[0], &b.error), b.error);
+        CHECK_OK(sbit_sparse_add_collector(sparse, &collector, &ids[1], &b.error), b.error);
+        CHECK(ids[0] != ids[1] && ids[0] != 0 && ids[1] != 0);
+        CHECK_OK(sbit_sparse_collect(sparse, &feed, &b.error), b.error);
+        CHECK_NEAR(what.sum, 2 * 25 * 5, 1e-4);
+        CHECK(sbit_sparse_remove_collector(sparse, ids[0]) && !sbit_sparse_remove_collector(sparse, ids[0]));
+        CHECK_OK(sbit_sparse_select(sparse, &feed, &b.error), b.error); /* seen beside a sparser's work */
+        CHECK_EQ_I64(what.calls, 3);
+        CHECK(sbit_sparse_remove_collector(sparse, ids[1]));
+        CHECK_OK(sbit_sparse_collect(sparse, &feed, &b.error), b.error);
+        CHECK_EQ_I64(what.calls, 3);
+        collector.pattern = "nowhere";
+        CHECK_STATUS(sbit_sparse_add_collector(sparse, &collector, &ids[0], &b.error), SBIT_ERR_NOT_FOUND, b.error);
+    }
+    sbit_feed_close(&feed);
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
 /* ---- patterns that other tools cut wrongly (field reports A7) */
 
 /* The same tensor twice in a Concat: 8 channels, 2 go, 12 columns are left. */

@@ -2,7 +2,7 @@
  */
 #include "sparse_private.h"
 
-#include <math.h>   /* floor */
+#include <math.h>   /* floor, HUGE_VAL */
 #include <stdlib.h> /* qsort */
 
 /* >>ranking */
@@ -44,7 +44,9 @@ typedef struct sbit__grid3 {
 static sbit__grid3 sbit__grid3_of(const sbit__sparse_layer *layer)
 {
     const sbit_tensor *w = &layer->weight;
-    const int32_t row = layer->call.out_axis, column = layer->call.in_axis;
+    /* a table that is gathered from: an entry is a row, as torch has it */
+    const bool table = layer->call.in_axis < 0 && layer->call.out_axis == 1 && w->rank == 2;
+    const int32_t row = table ? 0 : layer->call.out_axis, column = table ? 1 : layer->call.in_axis;
     sbit__grid3 g;
     int64_t stride = 1;
     memset(&g, 0, sizeof g);
@@ -202,12 +204,12 @@ static sbit_status sbit__mask_blocks(const sbit__sparse_layer *layer, const sbit
     const int64_t d = sbit__block_length(layer->settings.block[2], g->rest);
     const int64_t down = (g->rows + h - 1) / h, across = (g->columns + w - 1) / w;
     const int64_t deep = (g->rest + d - 1) / d, count = down * across * deep;
-    double *means = (double *)sbit__arena_array(scratch, 2 * (size_t)count + 2, sizeof *means);
+    double *means = (double *)sbit__arena_array(scratch, 3 * (size_t)count + 3, sizeof *means);
     sbit__rank *ranks = NULL;
     if (means == NULL) {
-        return sbit__fail_oom(error, 2 * (size_t)count * sizeof *means);
+        return sbit__fail_oom(error, 3 * (size_t)count * sizeof *means);
     }
-    double *sizes = means + count;
+    double *sizes = means + count, *left = sizes + count; /* left: not pruned by a start mask */
     for (int pass = 0; pass < 2; pass++) {
         const int64_t gone = (int64_t)floor(layer->settings.ratio * (double)count + 1e-9);
         for (int64_t i = 0; i < gone && pass == 1; i++) {
@@ -219,14 +221,16 @@ static sbit_status sbit__mask_blocks(const sbit__sparse_layer *layer, const sbit
             const int64_t b = (r / h * across + c / w) * deep + k / d;
             const int64_t at = sbit__grid3_at(g, r, c, k);
             if (pass == 0) {
-                means[b] += layer->scores[at];
+                const bool started = layer->scores[at] == -HUGE_VAL;
+                means[b] += started ? 0.0 : layer->scores[at];
+                left[b] += started ? 0.0 : 1.0;
                 sizes[b] += 1.0;
             } else if (sizes[b] < 0.0) {
                 keep[at] = 0;
             }
         }
         for (int64_t b = 0; b < count && pass == 0; b++) {
-            means[b] /= sizes[b];
+            means[b] = left[b] > 0.0 ? means[b] / sizes[b] : -HUGE_VAL;
         }
         if (pass == 0) {
             SBIT__TRY(sbit__ranks_of(means, count, scratch, &ranks, error));
@@ -255,7 +259,7 @@ SBIT__FN sbit_status sbit__mask_elements(const sbit__sparse_layer *layer, uint8_
     if (settings->within[0] != 0) {
         return sbit__mask_within(layer, &g, keep, scratch, error);
     }
-    if ((layer->row->traits & SBIT_SPARSER_BY_ROW) != 0) {
+    if (settings->by_row) {
         return sbit__mask_rows_apart(layer, &g, keep, scratch, error);
     }
     int64_t gone = (int64_t)floor(settings->ratio * (double)n + 1e-9);

@@ -3,7 +3,6 @@
  * A node is known by the name of its first output in the simplified graph. Its time depends on the
  * work that it is left with: between two works that were measured it is interpolated.
  */
-#include "../core/json_api.h"
 #include "../exec/exec_api.h"
 #include "../passes/passes_api.h"
 #include "sparse_private.h"
@@ -389,32 +388,13 @@ SBIT__FN sbit_status sbit__latency_check(sbit_latency *latency, sbit_sparse *spa
 
 /* >>files */
 
-typedef struct sbit__latency_file {
-    sbit__writer writer;
-    sbit_status status;
-    sbit_error *error;
-} sbit__latency_file;
-
-static void sbit__latency_text(const char *text, size_t size, void *user)
-{
-    sbit__latency_file *file = (sbit__latency_file *)user;
-    if (file->status == SBIT_OK) {
-        file->status = sbit__writer_put(&file->writer, text, size, file->error);
-    }
-}
-
 SPARSEBIT_API sbit_status sbit_latency_save(const sbit_latency *latency, const char *path,
                                             sbit_error *error)
 {
-    sbit__latency_file file;
+    sbit__json_file file;
     sbit_json json;
     char machine[SBIT__CPU_NAME];
-    memset(&file, 0, sizeof file);
-    memset(&json, 0, sizeof json);
-    SBIT__TRY(sbit__writer_open(sbit_ctx_allocator(latency->ctx), path, &file.writer, error));
-    file.error = error;
-    json.put_fn = sbit__latency_text;
-    json.user = &file;
+    SBIT__TRY(sbit__json_file_open(&file, latency->ctx, path, &json, error));
     sbit_json_open(&json, NULL, '{');
     sbit_json_text(&json, "isa", sbit_isa_name(sbit_ctx_isa(latency->ctx)));
     sbit_json_int(&json, "threads", sbit_ctx_threads(latency->ctx));
@@ -431,12 +411,7 @@ SPARSEBIT_API sbit_status sbit_latency_save(const sbit_latency *latency, const c
     }
     sbit_json_close(&json, '}');
     sbit_json_close(&json, '}');
-    sbit__latency_text("\n", 1, &file);
-    if (file.status != SBIT_OK) {
-        sbit__writer_abort(&file.writer);
-        return file.status;
-    }
-    return sbit__writer_commit(&file.writer, error);
+    return sbit__json_file_close(&file);
 }
 
 static sbit_status sbit__latency_bad(const sbit_yaml *at, sbit_error *error)

@@ -2,6 +2,7 @@
  */
 #include "sparse_private.h"
 
+#include <math.h>  /* HUGE_VAL */
 #include <stdio.h> /* snprintf */
 
 /* >>settings */
@@ -64,6 +65,34 @@ static int32_t sbit__sparse_layer_in_axis(const sbit__labeler *labeler, const sb
     return -1;
 }
 
+/* MASK. */
+static sbit_status sbit__sparse_layer_start(sbit_sparse *sparse, const sbit__sparse_layer *layer,
+                                            const sbit_tensor *weight, sbit_error *error)
+{
+    const sbit__member *member = &sparse->labeler.members[layer->member];
+    const char *mask = sbit_options_string(&layer->options, "MASK");
+    const int64_t n = (int64_t)strlen(mask), count = sbit_tensor_count(weight);
+    const int64_t rows = weight->dims[member->axis];
+    const sbit_parts parts = sbit_parts_of(weight, member->axis, n == rows ? 0 : 1);
+    if (n == 0) {
+        return SBIT_OK;
+    }
+    if ((n != rows && n != count) || strspn(mask, "01") != (size_t)n) {
+        return sbit__fail(error, SBIT_ERR_CONFIG, layer->name,
+                          "SPARSER: MASK of '%s' must be %lld digits 0 or 1, of rows, or %lld, of elements",
+                          layer->name, (long long)rows, (long long)count);
+    }
+    uint8_t *keep = (uint8_t *)sbit__arena_alloc(&sparse->arena, (size_t)count + 1);
+    if (keep == NULL) {
+        return sbit__fail_oom(error, (size_t)count);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        keep[i] = mask[n == rows ? sbit_parts_at(&parts, i) : i] == '1' ? 1 : 0;
+    }
+    sparse->start[member->value.idx] = keep;
+    return SBIT_OK;
+}
+
 static sbit_status sbit__sparse_layer_make(sbit_sparse *sparse, sbit_sconfig *config, int32_t index,
                                            sbit__sparse_layer *layer, sbit_error *error)
 {
@@ -97,7 +126,10 @@ static sbit_status sbit__sparse_layer_make(sbit_sparse *sparse, sbit_sconfig *co
     layer->call.in_axis = sbit__sparse_layer_in_axis(&sparse->labeler, member);
     layer->call.units = &layer->units;
     layer->call.seed = index;
-    return SBIT_OK;
+    layer->call.progress = 1.0;
+    layer->threshold = layer->settings.threshold;
+    layer->min_ratio = layer->settings.min_ratio;
+    return sbit__sparse_layer_start(sparse, layer, weight, error);
 }
 
 SBIT__FN sbit_status sbit__layers_make(sbit_sparse *sparse, sbit_sconfig *config, sbit_error *error)
@@ -142,7 +174,7 @@ SBIT__FN void sbit__layers_free(sbit_sparse *sparse)
 
 SBIT__FN bool sbit__sparse_layer_active(const sbit__sparse_layer *layer)
 {
-    return layer->settings.ratio > 0.0 || layer->settings.threshold > 0.0 ||
+    return layer->settings.ratio > 0.0 || layer->threshold > 0.0 ||
            (!layer->settings.structured &&
             (layer->settings.n_of_m[1] > 0 || layer->settings.diagonal > 0));
 }
@@ -160,12 +192,18 @@ static sbit_status sbit__sparse_layer_open(sbit_sparse *sparse, sbit__sparse_lay
 {
     const sbit__member *member = &sparse->labeler.members[layer->member];
     const sbit_tensor *weight = &sbit_graph_value(sparse->graph, member->value)->constant;
-    sbit__sparse_layer_forget(sparse, layer);
+    const bool goes_on = sparse->stepping == 2 && layer->state != NULL;
+    if (!goes_on) {
+        sbit__sparse_layer_forget(sparse, layer);
+    }
     SBIT__TRY(sbit__sparse_layer_weight(sparse, layer, weight, error));
     layer->gamma = sbit__sparse_layer_gamma(
         sparse->graph, sbit_graph_node(sparse->graph, member->node), weight->dims[member->axis]);
     layer->call.weight = layer->weight;
     layer->call.gamma = layer->gamma;
+    if (goes_on) {
+        return SBIT_OK;
+    }
     layer->state_bytes =
         layer->row->state_bytes != NULL ? layer->row->state_bytes(&layer->call) : 0;
     layer->state_bytes += layer->state_bytes == 0 ? 1 : 0;
@@ -178,6 +216,33 @@ static sbit_status sbit__sparse_layer_open(sbit_sparse *sparse, sbit__sparse_lay
         return sbit__fail_oom(error, layer->state_bytes);
     }
     memset(layer->state, 0, layer->state_bytes);
+    return SBIT_OK;
+}
+
+/* Units of which a start mask prunes everything go before all others. */
+static sbit_status sbit__sparse_layer_started(const sbit_sparse *sparse, sbit__sparse_layer *layer,
+                                              sbit_error *error)
+{
+    const uint8_t *start = sparse->start[sparse->labeler.members[layer->member].value.idx];
+    const sbit_allocator *a = sbit_ctx_allocator(sparse->ctx);
+    const size_t count = (size_t)layer->units.count + 1;
+    if (start == NULL) {
+        return SBIT_OK;
+    }
+    uint8_t *left = (uint8_t *)sbit__calloc(a, count, 1);
+    if (left == NULL) {
+        return sbit__fail_oom(error, count);
+    }
+    sbit_runs runs = sbit_runs_of(&layer->units);
+    while (sbit_runs_next(&runs)) {
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            left[runs.part] |= start[i];
+        }
+    }
+    for (int64_t u = 0; u < layer->units.count; u++) {
+        layer->scores[u] = left[u] != 0 ? layer->scores[u] : -HUGE_VAL;
+    }
+    sbit__free(a, left, count);
     return SBIT_OK;
 }
 
@@ -223,8 +288,11 @@ SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *fe
         }
         const sbit_status status =
             layer->row->score(layer->state, &layer->call, layer->scores, error);
-        sbit__sparse_layer_forget(sparse, layer);
+        if (sparse->stepping == 0 || (layer->row->traits & SBIT_SPARSER_REMEMBERS) == 0) {
+            sbit__sparse_layer_forget(sparse, layer);
+        }
         SBIT__TRY(status);
+        SBIT__TRY(sbit__sparse_layer_started(sparse, layer, error));
         sbit__sparse_layer_threshold(sparse, layer);
     }
     return SBIT_OK;

@@ -1,8 +1,9 @@
 /* mask.c: masks of constants: from scores of single layers, or from the classes that go. >>masks
  */
+#include "../passes/passes_private.h"
 #include "sparse_private.h"
 
-#include <math.h> /* floor */
+#include <math.h> /* floor, HUGE_VAL */
 
 SBIT__FN void sbit__masks_clear(sbit_sparse *sparse)
 {
@@ -106,15 +107,31 @@ static sbit_status sbit__mask_row(sbit_sparse *sparse, const sbit__sparse_layer 
     return SBIT_OK;
 }
 
+/* Sets of rows that are ranked by themselves: the gates of LSTM, GRU and RNN; 0: the layer's rows are
+ * no rows there, but columns of R, which its rows make. */
+static int64_t sbit__mask_gates(const sbit_sparse *sparse, const sbit__sparse_layer *layer)
+{
+    const sbit__member *member = &sparse->labeler.members[layer->member];
+    const sbit_node *node = sbit_graph_node(sparse->graph, member->node);
+    if (!sbit__is_op(node, "LSTM") && !sbit__is_op(node, "GRU") && !sbit__is_op(node, "RNN")) {
+        return 1;
+    }
+    const sbit_tensor *r = sbit__graph_constant(sparse->graph, node->inputs[2]);
+    return member->axis != 1 ? 0 : r != NULL ? r->dims[1] / r->dims[2] : 1;
+}
+
 static sbit_status sbit__mask_rows(sbit_sparse *sparse, const sbit__sparse_layer *layer,
                                    sbit__arena *scratch, sbit_error *error)
 {
-    const int64_t n = layer->units.count;
-    const int64_t count = (int64_t)floor(layer->settings.ratio * (double)n + 1e-9);
-    sbit__rank *ranks = NULL;
-    SBIT__TRY(sbit__ranks_of(layer->scores, n, scratch, &ranks, error));
-    for (int64_t i = 0; i < count; i++) {
-        SBIT__TRY(sbit__mask_row(sparse, layer, ranks[i].index, error));
+    const int64_t gates = sbit__mask_gates(sparse, layer);
+    for (int64_t g = 0; g < gates; g++) {
+        const int64_t n = layer->units.count / gates;
+        const int64_t count = (int64_t)floor(layer->settings.ratio * (double)n + 1e-9);
+        sbit__rank *ranks = NULL;
+        SBIT__TRY(sbit__ranks_of(layer->scores + g * n, n, scratch, &ranks, error));
+        for (int64_t i = 0; i < n && (i < count || ranks[i].score == -HUGE_VAL); i++) {
+            SBIT__TRY(sbit__mask_row(sparse, layer, g * n + ranks[i].index, error));
+        }
     }
     return SBIT_OK;
 }

@@ -39,6 +39,10 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "kernel (1): -1x1x-1 are whole inputs of a convolution"},
     {"WITHIN", SBIT_KEY_STRING, "", 0, 0, NULL,
      "unstructured: RATIO of every block of rows x columns, such as 1x8, goes (balanced)"},
+    {"RANK", SBIT_KEY_CHOICE, "strategy", 0, 0, "strategy|row|layer",
+     "unstructured: what elements are ranked among, rows or the layer; as STRATEGY has it"},
+    {"MASK", SBIT_KEY_STRING, "", 0, 0, NULL,
+     "of SPECIFIC: what is pruned from the start: \"1011\", a digit for each row or element, 0 pruned"},
     {"N_OF_M", SBIT_KEY_STRING, "", 0, 0, NULL,
      "unstructured: 2:4 prunes two of every four neighbours along the inputs, RATIO or not"},
     {"PERMUTE", SBIT_KEY_INT, "0", 0, 1e6, NULL,
@@ -125,6 +129,13 @@ static sbit_status sbit__sconfig_check(const sbit_options *options, const char *
         pair[0] > pair[1]) {
         return sbit__option_fail(sbit_options_find(options, "N_OF_M"), section,
                                  "must be N:M, such as 2:4", error);
+    }
+    const sbit_option *factors = sbit_options_find(options, "LAMBDA.FACTORS");
+    for (size_t i = 0; i < factors->list_count; i++) {
+        double factor = 0.0;
+        if (!sbit__parse_f64(factors->list[i], &factor) || !(factor >= 0.0)) {
+            return sbit__option_fail(factors, section, "must be numbers from 0 on, such as [0, 0.5, 1]", error);
+        }
     }
     const int64_t band = sbit_options_int(options, "DIAGONAL");
     return band == 0 || band % 2 == 1
@@ -311,6 +322,10 @@ SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_grap
     sbit__sconfig_numbers(sbit_options_string(options, "BLOCK"), 'x', 3, out->block);
     sbit__sconfig_numbers(sbit_options_string(options, "WITHIN"), 'x', 2, out->within);
     sbit__sconfig_numbers(sbit_options_string(options, "N_OF_M"), ':', 2, out->n_of_m);
+    const char *rank = sbit_options_string(options, "RANK");
+    out->by_row = sbit__streq(rank, "row") ||
+                  (sbit__streq(rank, "strategy") &&
+                   (sbit_sparser_find(config->tree.ctx, strategy)->traits & SBIT_SPARSER_BY_ROW) != 0);
     return SBIT_OK;
 }
 

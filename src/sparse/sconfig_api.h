@@ -16,6 +16,8 @@
  *       BLOCK: 1x4              # elements in blocks of rows x columns
  *       WITHIN: 1x8             # RATIO of every block of rows x columns
  *       DIAGONAL: 3             # all but a band along the diagonal goes
+ *       SPECIFIC: [{"fc": [MASK, "1011"]}]  # pruned from the start: a digit for each row or element
+ *       RANK: layer             # elements against all of the layer, or those of their row
  *       N_OF_M: "2:4"           # two of every four neighbours along the inputs
  *       PERMUTE: 32             # channels change places so that N_OF_M keeps more: so many tries each
  *       PRUNE_OUTPUTS: "logits" # outputs of the model that may lose channels
@@ -85,6 +87,7 @@ typedef struct sbit_sparse_settings {
     int64_t within[2]; /* blocks that each lose the ratio of their elements; as block */
     int64_t diagonal;  /* all but a band of this width goes; 0: none */
     int64_t n_of_m[2]; /* {2, 4}: two of four neighbours go; 0: none */
+    bool by_row;       /* elements are ranked within each row */
 } sbit_sparse_settings;
 /* Not thread-safe: notes which globs matched. */
 SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_graph *graph,

@@ -38,7 +38,8 @@ static const sbit_key sbit__nni_keys[] = {
     {"zeros_per_block", SBIT_KEY_INT, "0", 0, 1e6, NULL, "of each block"},
     {"semi_structured_block_size", SBIT_KEY_INT, "0", 0, 1e6, NULL, "half of every block goes"},
     {"nearliness", SBIT_KEY_INT, "0", 0, 1e9, NULL, "width of the band that stays"},
-    {"norm", SBIT_KEY_INT, "2", 1, 2, NULL, "1 or 2"},
+    {"norm", SBIT_KEY_CHOICE, "2", 0, 0, "1|2|L1|L2", "of blocks"},
+    {"mask", SBIT_KEY_YAML, "", 0, 0, NULL, "torch: what is pruned from the start: rows or elements"},
     {"prune_bias", SBIT_KEY_BOOL, "true", 0, 0, NULL, "biases of what goes are 0"},
     {"global_group_id", SBIT_KEY_STRING, "", 0, 0, NULL, "ranked together"},
     {"target_names", SBIT_KEY_STRINGS, "", 0, 0, NULL, "weight, bias"},
@@ -94,26 +95,31 @@ static const struct {
 static const struct {
     const char *name, *strategy;
     bool structured;
+    const char *more; /* other keys; NULL: none */
 } sbit__nni_pruners[] = {
-    {"level", "level", false},
-    {"l1filter", "l1norm", true},
-    {"l1norm", "l1norm", true},
-    {"l2filter", "l2norm", true},
-    {"l2norm", "l2norm", true},
-    {"fpgm", "fpgm", true},
-    {"slim", "slim", true},
-    {"taylorfoweight", "taylor", true},
-    {"taylorfoweightfilter", "taylor", true},
-    {"taylor", "taylor", true},
-    {"activationapozrank", "apoz", true},
-    {"activationapozrankfilter", "apoz", true},
-    {"activationmeanrank", "mean_activation", true},
-    {"activationmeanrankfilter", "mean_activation", true},
-    {"movement", "movement", false},
-    {"weightnorm", "l2norm", false},
-    {"nearlydiagonal", "level", false},
-    {"wanda", "wanda", false},
-    {"saliency", "l1norm", true},
+    {"level", "level", false, NULL},
+    {"l1filter", "l1norm", true, NULL},
+    {"l1norm", "l1norm", true, NULL},
+    {"l2filter", "l2norm", true, NULL},
+    {"l2norm", "l2norm", true, NULL},
+    {"fpgm", "fpgm", true, NULL},
+    {"slim", "slim", true, NULL},
+    {"taylorfoweight", "taylor", true, NULL},
+    {"taylorfoweightfilter", "taylor", true, NULL},
+    {"taylor", "taylor", true, NULL},
+    {"activationapozrank", "apoz", true, NULL},
+    {"activationapozrankfilter", "apoz", true, NULL},
+    {"activationmeanrank", "mean_activation", true, NULL},
+    {"activationmeanrankfilter", "mean_activation", true, NULL},
+    {"movement", "movement", false, NULL},
+    {"softmovement", "soft_movement", false, NULL},
+    {"weightnorm", "l2norm", false, NULL},
+    {"nearlydiagonal", "level", false, NULL},
+    {"wanda", "wanda", false, "WANDA.SQUARED: true\n RANK: layer"},
+    {"saliency", "l1norm", true, NULL},
+    {"lstmsaliency", "l1norm", true, NULL},
+    {"datanorm", "l1norm", false, NULL},
+    {"activation", "mean_activation", true, NULL},
 };
 
 /* >>one entry */
@@ -256,6 +262,25 @@ static sbit_status sbit__nni_granularity(sbit__nni *n, const sbit_options *o, sb
     return SBIT_OK;
 }
 
+/* "1011" of [[1, 0], [true, 1]]. */
+static sbit_status sbit__nni_mask(sbit__nni *n, const sbit_yaml *at, sbit__text *out)
+{
+    const bool scalar = at->kind == SBIT_YAML_SCALAR;
+    const bool one = scalar && (sbit__streq(at->text, "1") || sbit__same_word(at->text, "true"));
+    const bool zero = scalar && (sbit__streq(at->text, "0") || sbit__same_word(at->text, "false"));
+    if (at->kind != SBIT_YAML_LIST && !one && !zero) {
+        return sbit__nni_fail(n, at, "mask", "lists of 0 and 1 are expected");
+    }
+    if (scalar) {
+        sbit__text_printf(out, one ? "1" : "0");
+        return SBIT_OK;
+    }
+    for (size_t i = 0; i < at->count; i++) {
+        SBIT__TRY(sbit__nni_mask(n, &at->items[i], out));
+    }
+    return SBIT_OK;
+}
+
 /* ", RATIO, 0.5, ..." */
 static sbit_status sbit__nni_settings(sbit__nni *n, const sbit_options *o, sbit__text *out)
 {
@@ -277,10 +302,16 @@ static sbit_status sbit__nni_settings(sbit__nni *n, const sbit_options *o, sbit_
         sbit__text_printf(out, ", SCOPE, model");
     }
     if (sbit_options_find(o, "norm")->is_set) {
-        sbit__text_printf(out, ", STRATEGY, l%dnorm", (int)sbit_options_int(o, "norm"));
+        const char *norm = sbit_options_string(o, "norm");
+        sbit__text_printf(out, ", STRATEGY, l%snorm", norm[0] == 'L' ? norm + 1 : norm);
     }
     if (!sbit_options_bool(o, "prune_bias")) {
         sbit__text_printf(out, ", PRUNE_BIAS, false");
+    }
+    if (sbit_options_find(o, "mask")->yaml != NULL) {
+        sbit__text_printf(out, ", MASK, \"");
+        SBIT__TRY(sbit__nni_mask(n, sbit_options_find(o, "mask")->yaml, out));
+        sbit__text_printf(out, "\"");
     }
     return sbit__nni_granularity(n, o, out);
 }
@@ -389,7 +420,7 @@ static bool sbit__nni_says_how_much(const sbit_options *o)
 {
     static const char *const keys[] = {"sparsity", "sparsity_per_layer", "sparse_ratio", "sparsity_level",
                                        "total_sparsity", "sparse_threshold", "nearliness",
-                                       "semi_structured_block_size"};
+                                       "semi_structured_block_size", "mask"};
     bool any = sbit_options_bool(o, "exclude");
     for (size_t i = 0; i < SBIT__COUNT_OF(keys); i++) {
         any = any || sbit_options_find(o, keys[i])->is_set;
@@ -423,7 +454,7 @@ static sbit_status sbit__nni_entry(sbit__nni *n, const sbit_yaml *at, sbit__text
 
 static sbit_status sbit__nni_pruner(sbit__nni *n, const sbit_yaml *name, bool torch)
 {
-    const char *strategy = "l1norm";
+    const char *strategy = "l1norm", *more = NULL;
     bool structured = !torch;
     if (name != NULL) {
         char word[64] = "";
@@ -447,9 +478,11 @@ static sbit_status sbit__nni_pruner(sbit__nni *n, const sbit_yaml *name, bool to
         }
         strategy = sbit__nni_pruners[m].strategy;
         structured = sbit__nni_pruners[m].structured;
+        more = sbit__nni_pruners[m].more;
     }
-    sbit__text_printf(&n->text, "SPARSER:\n TYPE: %s\n STRATEGY: %s\n SPECIFIC:\n",
-                      structured ? "structured" : "unstructured", strategy);
+    sbit__text_printf(&n->text, "SPARSER:\n TYPE: %s\n STRATEGY: %s\n%s%s%s SPECIFIC:\n",
+                      structured ? "structured" : "unstructured", strategy, more != NULL ? " " : "",
+                      more != NULL ? more : "", more != NULL ? "\n" : "");
     return SBIT_OK;
 }
 

@@ -8,7 +8,7 @@
  */
 #include "sparse_private.h"
 
-#include <math.h>   /* floor */
+#include <math.h>   /* floor, HUGE_VAL */
 #include <stdlib.h> /* qsort */
 
 typedef struct sbit__choice {
@@ -19,7 +19,8 @@ typedef struct sbit__choice {
 
 typedef struct sbit__select {
     sbit_sparse *sparse;
-    double *scores;  /* by class */
+    double *scores;  /* by class; -HUGE_VAL: a start mask prunes all of it */
+    uint8_t *left;   /* by class: 1 scored, 2 not all of it is pruned from the start */
     uint64_t *cells; /* by class */
     int64_t *gone;   /* by group */
     sbit__choice *choices;
@@ -43,10 +44,11 @@ static sbit_status sbit__select_memory(sbit__select *s, sbit__arena *scratch, sb
     const size_t n = (size_t)s->sparse->groups.class_count + 1;
     const size_t groups = (size_t)s->sparse->groups.group_count + 1;
     s->scores = (double *)sbit__arena_array(scratch, n, sizeof(double));
+    s->left = (uint8_t *)sbit__arena_array(scratch, n, 1);
     s->cells = (uint64_t *)sbit__arena_array(scratch, n, sizeof(uint64_t));
     s->gone = (int64_t *)sbit__arena_array(scratch, groups, sizeof(int64_t));
     s->choices = (sbit__choice *)sbit__arena_array(scratch, n, sizeof(sbit__choice));
-    return s->scores == NULL || s->cells == NULL || s->gone == NULL || s->choices == NULL
+    return s->scores == NULL || s->left == NULL || s->cells == NULL || s->gone == NULL || s->choices == NULL
                ? sbit__fail_oom(error, n * sizeof(sbit__choice))
                : SBIT_OK;
 }
@@ -106,9 +108,14 @@ static void sbit__select_scores(sbit__select *s)
         for (int64_t r = 0; layer->settings.structured && r < member->count; r++) {
             const int32_t c = sbit__class_of(&sparse->labeler, &sparse->groups, member->labels[r]);
             if (c >= 0) {
-                s->scores[c] += layer->scores[r];
+                const bool gone = layer->scores[r] == -HUGE_VAL;
+                s->scores[c] += gone ? 0.0 : layer->scores[r];
+                s->left[c] |= gone ? 1 : 2;
             }
         }
+    }
+    for (int32_t c = 0; c < sparse->groups.class_count; c++) {
+        s->scores[c] = s->left[c] == 1 ? -HUGE_VAL : s->scores[c];
     }
 }
 
@@ -149,7 +156,7 @@ static void sbit__select_group(sbit__select *s, const sbit__group *group)
             n++;
         }
         int64_t quota = wanted * (n - first) / group->class_count;
-        for (int32_t i = first; i < n && quota > 0; i++) {
+        for (int32_t i = first; i < n && (quota > 0 || s->choices[i].score == -HUGE_VAL); i++) {
             const int32_t c = s->choices[i].class_idx;
             if (s->sparse->groups.classes[c].removable && s->sparse->kept_why[c] == NULL) {
                 s->sparse->removed[c] = true;
@@ -177,7 +184,7 @@ static void sbit__select_together(sbit__select *s)
     }
     qsort(s->choices, (size_t)n, sizeof *s->choices, sbit__choice_order);
     int64_t wanted = (int64_t)floor(share + 1e-6);
-    for (int32_t i = 0; i < n && wanted > 0; i++) {
+    for (int32_t i = 0; i < n && (wanted > 0 || s->choices[i].score == -HUGE_VAL); i++) {
         const int32_t c = s->choices[i].class_idx, g = sparse->groups.classes[c].group;
         const sbit__group *group = &sparse->groups.groups[g];
         const int64_t gone = s->gone[g] + 1;

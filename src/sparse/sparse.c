@@ -148,6 +148,9 @@ SPARSEBIT_API void sbit_sparse_destroy(sbit_sparse *sparse)
         for (uint32_t v = 1; sparse->was != NULL && v < sbit_graph_value_limit(sparse->graph); v++) {
             sbit_tensor_free(sparse->ctx, &sparse->was[v]);
         }
+        while (sparse->collectors != NULL) {
+            sbit_sparse_remove_collector(sparse, sparse->collectors->id);
+        }
         sbit__layers_free(sparse);
         sbit__labeler_deinit(&sparse->labeler);
         sbit__arena_deinit(&sparse->arena);
@@ -347,6 +350,7 @@ SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char
 SPARSEBIT_API sbit_status sbit_sparse_step(sbit_sparse *sparse, int64_t step, int64_t total,
                                            const sbit_feed *feed, sbit_error *error)
 {
+    sbit_status status;
     for (size_t i = 0; i < sparse->layer_count; i++) {
         sbit__sparse_layer *layer = &sparse->layers[i];
         const sbit_sparsity_row *row =
@@ -355,8 +359,14 @@ SPARSEBIT_API sbit_status sbit_sparse_step(sbit_sparse *sparse, int64_t step, in
         const double to = layer->target;
         layer->settings.ratio =
             to > 0.0 ? row->at(&layer->options, step, total, from < to ? from : to, to) : 0.0;
+        layer->call.progress = row->at(&layer->options, step, total, 0.0, 1.0);
+        layer->settings.threshold = layer->call.progress * layer->threshold;
+        layer->settings.min_ratio = layer->call.progress * layer->min_ratio;
     }
-    return sbit_sparse_select(sparse, feed, error);
+    sparse->stepping = step > 0 ? 2 : 1;
+    status = sbit_sparse_select(sparse, feed, error);
+    sparse->stepping = 0;
+    return status;
 }
 
 SPARSEBIT_API size_t sbit_sparse_mask_count(const sbit_sparse *sparse)
@@ -376,6 +386,7 @@ SPARSEBIT_API sbit_status sbit_sparse_mask(const sbit_sparse *sparse, size_t ind
         }
         out->value.idx = v;
         out->name = sbit_graph_value(sparse->graph, out->value)->name;
+        out->layer = sbit__mask_reader(sparse, out->value, &out->part);
         out->count = sbit_tensor_count(&sbit_graph_value(sparse->graph, out->value)->constant);
         out->keep = sparse->keep[v];
         out->kept = 0;
@@ -393,7 +404,7 @@ static sbit_status sbit__sparse_put_mask(sbit_sparse *sparse, uint8_t **masks, c
     if (name == NULL || keep == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "name or keep is NULL");
     }
-    const sbit_value_id id = sbit_graph_find_value(sparse->graph, name);
+    const sbit_value_id id = sbit__mask_find(sparse, name);
     if (id.idx == 0 || !sbit_graph_value(sparse->graph, id)->is_constant) {
         return sbit__fail(error, SBIT_ERR_NOT_FOUND, name, "no constant is called '%s'", name);
     }
@@ -427,6 +438,28 @@ SPARSEBIT_API sbit_status sbit_sparse_start_mask(sbit_sparse *sparse, const char
                                                  sbit_error *error)
 {
     return sbit__sparse_put_mask(sparse, sparse->start, name, keep, count, error);
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_squash(sbit_sparse *sparse, sbit_error *error)
+{
+    sbit_graph *masked = NULL;
+    const bool off = sparse->masks_off;
+    sparse->masks_off = false;
+    sbit_status status = sbit__sparse_masked_graph(sparse, &masked, error);
+    sparse->masks_off = off;
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph) && status == SBIT_OK; v++) {
+        sbit_value_id id;
+        id.idx = v;
+        if (sparse->keep[v] != NULL || sparse->was[v].data != NULL) {
+            status = sbit_sparse_set_weight(sparse, sbit_graph_value(sparse->graph, id)->name,
+                                            &sbit_graph_value(masked, id)->constant, error);
+        }
+    }
+    sbit_graph_destroy(masked);
+    if (status == SBIT_OK) {
+        sbit__masks_clear(sparse);
+    }
+    return status;
 }
 
 SPARSEBIT_API void sbit_sparse_switch_masks(sbit_sparse *sparse, bool on)
@@ -547,6 +580,31 @@ SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const cha
     const sbit_status status = sbit_graph_save(graph, path, desc, error);
     sbit_graph_destroy(graph);
     return status;
+}
+
+static sbit_status sbit__sparse_save_masks(const sbit_sparse *sparse, const char *path, sbit_error *error)
+{
+    sbit__json_file file;
+    sbit_json json;
+    SBIT__TRY(sbit__json_file_open(&file, sparse->ctx, path, &json, error));
+    sbit__masks_print(sparse, &json);
+    return sbit__json_file_close(&file);
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_export(sbit_sparse *sparse, const sbit_sparse_files *files,
+                                             sbit_error *error)
+{
+    sbit_graph *masked = NULL;
+    sbit_status status = SBIT_OK;
+    if (files->shrunk != NULL) {
+        status = sbit_sparse_export_onnx(sparse, files->shrunk, files->desc, error);
+    }
+    if (status == SBIT_OK && files->masked != NULL) {
+        status = sbit_sparse_masked(sparse, &masked, error);
+        status = status == SBIT_OK ? sbit_graph_save(masked, files->masked, files->desc, error) : status;
+        sbit_graph_destroy(masked);
+    }
+    return status == SBIT_OK && files->masks != NULL ? sbit__sparse_save_masks(sparse, files->masks, error) : status;
 }
 
 SPARSEBIT_API bool sbit_sparse_is_exact(const sbit_sparse *sparse)

@@ -13,6 +13,12 @@
  * all that holds one output channel of a layer, wherever it goes: rows of weights that are added
  * up, biases, normalizations, columns of the layers behind. What cannot be cut exactly is kept, and
  * its group says why. One thread at a time.
+ *
+ * Models that are quantized already are pruned as they are: integers of a constant behind a
+ * DequantizeLinear, of QLinearConv and its kind, of MatMulNBits are floats inside (scores, masks, cuts),
+ * and become integers again by their own scales and zero points, which lose what their channels lose:
+ * what stays has the integers it had. Where a scale is of a block of inputs, all of a block goes or
+ * nothing of it. Scales of activations stay. PERMUTE and repairs are for floats only.
  */
 #ifndef SBIT_SPARSE_API_H
 #define SBIT_SPARSE_API_H
@@ -50,7 +56,9 @@ SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char 
 /* Ratio 0 for every layer whose output reaches an Add or Sum before another layer reads it. */
 SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse);
 
-/* A mask for every layer by itself, as its settings say; masks of before are forgotten. feed may be
+/* A mask for every layer by itself, as its settings say; masks of before are forgotten. Rows of LSTM,
+ * GRU and RNN are ranked within each gate, as torch's LSTMSaliencyPruner does it (sbit_sparse_select
+ * chooses whole hidden units: rows of all gates, columns of R, biases; only these can be cut). feed may be
  * NULL unless a sparser looks at data (STATE). */
 SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbit_feed *feed,
                                                   sbit_error *error);
@@ -61,8 +69,9 @@ SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_fee
                                              sbit_error *error);
 
 /* For loops of one's own: new weights (by the constant's name, same type and shape; copied), then
- * as sbit_sparse_select with the ratios that SCHEDULE gives for this step of `total`. Ratios are of
- * the original, so steps do not add up. Errors: NOT_FOUND, SHAPE. */
+ * as sbit_sparse_select with the ratios (and THRESHOLD, MIN_RATIO) that SCHEDULE gives for this step of
+ * `total`. Ratios are of the original, so steps do not add up; sparsers that add up what they see
+ * (movement) go on from step to step, and begin anew at step 0. Errors: NOT_FOUND, SHAPE. */
 SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char *name,
                                                  const sbit_tensor *weight, sbit_error *error);
 SPARSEBIT_API sbit_status sbit_sparse_step(sbit_sparse *sparse, int64_t step, int64_t total,
@@ -135,13 +144,15 @@ SPARSEBIT_API sbit_status sbit_sparse_analyze(sbit_sparse *sparse, const sbit_fe
 typedef struct sbit_mask {
     sbit_value_id value; /* the weight or bias */
     const char *name;    /* of the constant */
+    const char *layer;   /* that reads it; NULL: none */
+    const char *part;    /* of the layer: "weight", "bias"; of LSTM, GRU, RNN "weight_ih", "weight_hh", "bias" */
     int64_t count, kept; /* elements */
     const uint8_t *keep; /* borrowed until masks change */
 } sbit_mask;
 SPARSEBIT_API const sbit_graph *sbit_sparse_graph(const sbit_sparse *sparse);
 SPARSEBIT_API size_t sbit_sparse_mask_count(const sbit_sparse *sparse);
 SPARSEBIT_API sbit_status sbit_sparse_mask(const sbit_sparse *sparse, size_t index, sbit_mask *out);
-/* Sets the mask of a constant by name; count must be its number of elements. Copied. */
+/* Sets the mask of a constant, by its name or as "layer.part"; count must be its number of elements. Copied. */
 SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *name,
                                                const uint8_t *keep, int64_t count,
                                                sbit_error *error);
@@ -150,6 +161,13 @@ SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *
 SPARSEBIT_API sbit_status sbit_sparse_start_mask(sbit_sparse *sparse, const char *name,
                                                  const uint8_t *keep, int64_t count,
                                                  sbit_error *error);
+/* sbit_sparse_set_mask of all that a JSON file of sbit_sparse_export (at most 1 MiB) has, or
+ * sbit_sparse_start_mask. Errors: IO, CONFIG with the line, NOT_FOUND, SHAPE. */
+SPARSEBIT_API sbit_status sbit_sparse_load_masks(sbit_sparse *sparse, const char *path, bool start,
+                                                 sbit_error *error);
+/* What is masked is 0 in sbit_sparse_graph from now on, changes of sparsers and repairs are its weights
+ * too, and masks are forgotten (start masks are not). */
+SPARSEBIT_API sbit_status sbit_sparse_squash(sbit_sparse *sparse, sbit_error *error);
 /* Masks do nothing while they are off: sbit_sparse_masked then gives the model as it was. */
 SPARSEBIT_API void sbit_sparse_switch_masks(sbit_sparse *sparse, bool on);
 /* STATE with the names of all layers that have masked rows which no cut removes; they stay, as zeros. */
@@ -175,6 +193,17 @@ SPARSEBIT_API bool sbit_sparse_is_exact(const sbit_sparse *sparse);
 SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const char *path,
                                                   const sbit_onnx_write_desc *desc,
                                                   sbit_error *error);
+/* The results in files, in one call; NULL: that one is not written. Nothing is, if the smaller model is
+ * not the masked one's equal. */
+typedef struct sbit_sparse_files {
+    const char *shrunk, *masked; /* ONNX; ONNX of the same shapes: the masked weights */
+    /* JSON: {"conv1": {"weight": {"shape": [8, 3, 3, 3], "runs": [kept, pruned, kept ...]}}}, as NNI's
+     * {layer: {weight, bias}}; what no layer reads is the "constant" of its own name */
+    const char *masks;
+    const sbit_onnx_write_desc *desc; /* of both models; NULL: all defaults */
+} sbit_sparse_files;
+SPARSEBIT_API sbit_status sbit_sparse_export(sbit_sparse *sparse, const sbit_sparse_files *files,
+                                             sbit_error *error);
 /* create, permute, select, repair, shrink. Where nothing can be cut the result is a copy of the graph, with a
  * warning. feed may be NULL unless a sparser looks at data. */
 SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *config,
@@ -201,6 +230,26 @@ typedef struct sbit_sparse_group {
 SPARSEBIT_API size_t sbit_sparse_group_count(const sbit_sparse *sparse);
 SPARSEBIT_API sbit_status sbit_sparse_group_at(const sbit_sparse *sparse, size_t index,
                                                sbit_sparse_group *out);
+
+/* >>extend */
+
+/* >>collectors: what goes into and comes out of layers, while the model runs on a feed: for sparsers that
+ * look at data (in calc_params, select, step ...), or by sbit_sparse_collect for nothing else. */
+typedef struct sbit_sparse_collector {
+    const char *pattern; /* of layers (see layer names); "" or NULL: all. Copied */
+    uint32_t what;       /* SBIT_NEEDS_INPUT, _OUTPUT, _ACTIVATED, as bits */
+    /* a batch of a layer; the sample is borrowed */
+    sbit_status (*see)(const char *layer, const sbit_sparser_sample *sample, void *user,
+                       sbit_error *error);
+    void *user;
+} sbit_sparse_collector;
+/* *id is never 0, and never given again. Errors: NOT_FOUND: no layer matches; INVALID_ARGUMENT. */
+SPARSEBIT_API sbit_status sbit_sparse_add_collector(sbit_sparse *sparse,
+                                                    const sbit_sparse_collector *collector,
+                                                    int32_t *id, sbit_error *error);
+SPARSEBIT_API bool sbit_sparse_remove_collector(sbit_sparse *sparse, int32_t id); /* false: no such */
+SPARSEBIT_API sbit_status sbit_sparse_collect(sbit_sparse *sparse, const sbit_feed *feed,
+                                              sbit_error *error);
 
 #ifdef __cplusplus
 }

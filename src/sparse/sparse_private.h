@@ -18,6 +18,7 @@
  *   select.c     which classes go: exact counts, balanced
  *   elements_mask.c  masks of single elements, blocks, N of M
  *   mask.c       masks of constants, from layers or from classes
+ *   masks_file.c and what they are called, as JSON
  *   repair.c     layers make up for what goes
  *   folded.c     what a removed channel is: a constant that the layers behind it take up
  *   cut.c        constants lose indices; follow.c: attributes and shapes follow
@@ -30,6 +31,7 @@
 #define SBIT_SPARSE_PRIVATE_H
 
 #include "../config/config_private.h"
+#include "../core/json_api.h"
 #include "../exec/exec_api.h"
 #include "../infer/infer_private.h"
 #include "../sparsers/sparsers_private.h"
@@ -217,6 +219,7 @@ typedef struct sbit__sparse_layer {
     char name[128];
     sbit_sparse_settings settings;
     double target; /* the ratio in the end; settings.ratio is that of now */
+    double threshold, min_ratio; /* likewise */
     bool spared;   /* its ratio was set to 0: no search changes that */
     bool given;    /* its ratio was set, by code or a search, or to 0: THRESHOLD makes none */
     const sbit_sparser_row *row;
@@ -245,8 +248,17 @@ typedef struct sbit__packed {
     int64_t block;        /* of indices along it; 0: none */
 } sbit__packed;
 
+typedef struct sbit__collector {
+    sbit_sparse_collector is; /* pattern: in this block of memory */
+    int32_t id;
+    size_t bytes;
+    struct sbit__collector *next;
+} sbit__collector;
+
 struct sbit_sparse {
     sbit_ctx *ctx;
+    sbit__collector *collectors;
+    int32_t collector_ids; /* that were given */
     sbit__arena arena;
     sbit_sconfig *config; /* held: options of layers borrow from it */
     sbit_graph *graph;    /* simplified */
@@ -265,6 +277,7 @@ struct sbit_sparse {
     uint8_t **keep;        /* by value; NULL: all kept; in the arena */
     uint8_t **start;       /* likewise: what was pruned before */
     bool masks_off;
+    int stepping;          /* 1: in step 0 of sbit_sparse_step, 2: in a later one */
     bool trying;           /* ratios are those of sbit__alone_set */
     bool *marks;           /* by value: memory for sbit__graph_mark_back */
     bool *removed;         /* by class */
@@ -351,6 +364,21 @@ SBIT__FN bool sbit__mask_is_empty(const sbit_sparse *sparse, const sbit__member 
 SBIT__FN void sbit__masks_to_classes(sbit_sparse *sparse);
 SBIT__FN sbit_status sbit__masks_apply(const sbit_sparse *sparse, sbit_graph *graph,
                                        sbit_error *error);
+
+/* masks_file.c: a file of JSON, complete or not there; json writes to it. */
+typedef struct sbit__json_file {
+    sbit__writer writer;
+    sbit_status status;
+    sbit_error *error;
+} sbit__json_file;
+SBIT__FN sbit_status sbit__json_file_open(sbit__json_file *file, sbit_ctx *ctx, const char *path,
+                                          sbit_json *json, sbit_error *error);
+SBIT__FN sbit_status sbit__json_file_close(sbit__json_file *file);
+SBIT__FN void sbit__masks_print(const sbit_sparse *sparse, sbit_json *to);
+/* the layer that reads a constant as *part; NULL: none. */
+SBIT__FN const char *sbit__mask_reader(const sbit_sparse *sparse, sbit_value_id value, const char **part);
+/* "layer.part" or the name of a value; 0: there is none. */
+SBIT__FN sbit_value_id sbit__mask_find(const sbit_sparse *sparse, const char *name);
 
 /* select.c */
 /* Changes cells[classes]: equal for classes that are in the same run of every balanced set. */

@@ -4,7 +4,7 @@
  *     mean_activation  mean of the activations
  *     hrank            mean rank of a channel's feature maps (Lin et al. 2020)
  *     wanda            |w| * sqrt(sum of squares of the input feature), within each row (Sun et al.
- *                      2023); WANDA.SQUARED without the root, as torch.ao had it
+ *                      2023); WANDA.SQUARED without the root, and with RANK layer, as torch.ao had it
  */
 #include "sparsers_private.h"
 
@@ -246,7 +246,7 @@ static sbit_status sbit__wanda_score(const void *state, const sbit_sparser_call 
 
 static const sbit_key sbit__wanda_keys[] = {
     {"WANDA.SQUARED", SBIT_KEY_BOOL, "false", 0, 0, NULL,
-     "without the square root, as torch.ao.pruning had it"},
+     "without the square root: with RANK layer as torch.ao.pruning had it"},
 };
 
 /* >>rows */

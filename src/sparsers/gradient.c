@@ -6,6 +6,10 @@
  *     fisher    (sum of w g over the unit)^2: of the unit as a whole (Theis et al. 2018; exact with
  *               one sample a batch)
  *     movement  - w g: what grows away from zero stays (Sanh et al. 2020, hard)
+ *     soft_movement  sigmoid(S) with S -= RATE (w g + progress LAMBDA sigmoid'(S)), from 0 on: what is
+ *               below THRESHOLD goes; LAMBDA pulls all of them down (the same, soft)
+ * Those of movement add up over the steps of sbit_sparse_step; SCHEDULE then also says how much of
+ * THRESHOLD and LAMBDA holds.
  */
 #include "sparsers_private.h"
 
@@ -62,6 +66,44 @@ static sbit_status sbit__movement_observe(void *state, const sbit_sparser_call *
     return SBIT_OK;
 }
 
+static double sbit__slope_sigmoid(double s)
+{
+    return 1.0 / (1.0 + exp(-s));
+}
+
+static sbit_status sbit__soft_movement_observe(void *state, const sbit_sparser_call *call,
+                                               const sbit_sparser_sample *sample, sbit_error *error)
+{
+    double *sum = (double *)state, *batch = sum + call->units->count;
+    const double rate = sbit_options_float(call->options, "SOFT_MOVEMENT.RATE");
+    const double pull = call->progress * sbit_options_float(call->options, "SOFT_MOVEMENT.LAMBDA");
+    (void)error;
+    memset(batch, 0, (size_t)call->units->count * sizeof *batch);
+    sbit__slope_sum(call, sample, sbit__slope_plain, batch);
+    for (int64_t i = 0; i < call->units->count; i++) {
+        const double s = sbit__slope_sigmoid(sum[i]);
+        sum[i] -= rate * (batch[i] + pull * s * (1.0 - s));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__soft_movement_score(const void *state, const sbit_sparser_call *call,
+                                             double *score, sbit_error *error)
+{
+    (void)error;
+    for (int64_t i = 0; i < call->units->count; i++) {
+        score[i] = sbit__slope_sigmoid(((const double *)state)[i]);
+    }
+    return SBIT_OK;
+}
+
+static const sbit_key sbit__soft_movement_keys[] = {
+    {"SOFT_MOVEMENT.RATE", SBIT_KEY_FLOAT, "1.0", 0.0, 1e9, NULL,
+     "STRATEGY soft_movement: how far a batch moves the scores, which begin at 0"},
+    {"SOFT_MOVEMENT.LAMBDA", SBIT_KEY_FLOAT, "0.01", 0.0, 1e9, NULL,
+     "STRATEGY soft_movement: weight of the sum of sigmoid(score) in the loss"},
+};
+
 static sbit_status sbit__fisher_observe(void *state, const sbit_sparser_call *call,
                                         const sbit_sparser_sample *sample, sbit_error *error)
 {
@@ -83,22 +125,27 @@ static sbit_status sbit__slope_score(const void *state, const sbit_sparser_call 
     return SBIT_OK;
 }
 
-#define SBIT__SLOPE_ROW(name, doc, observe)                                                        \
+#define SBIT__SLOPE_ROW(name, doc, keys, key_count, traits, observe, score)                        \
     SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void)                                    \
     {                                                                                              \
-        static const sbit_sparser_row row = {{#name, doc, 0, NULL, 0},                             \
+        static const sbit_sparser_row row = {{#name, doc, 0, keys, key_count},                     \
                                              SBIT_NEEDS_GRADIENT,                                  \
                                              SBIT_GRANULARITY_ELEMENT | SBIT_GRANULARITY_ROW,      \
-                                             0,                                                    \
+                                             traits,                                               \
                                              sbit__slope_bytes,                                    \
                                              observe,                                              \
-                                             sbit__slope_score,                                    \
+                                             score,                                                \
                                              NULL,                                                 \
                                              NULL};                                                \
         return &row;                                                                               \
     }
-SBIT__SLOPE_ROW(taylor, "what the loss changes without it, to first order", sbit__taylor_observe)
-SBIT__SLOPE_ROW(fisher, "square of what the loss changes without the whole unit",
-                sbit__fisher_observe)
-SBIT__SLOPE_ROW(movement, "weights that the loss drives towards zero go", sbit__movement_observe)
+SBIT__SLOPE_ROW(taylor, "what the loss changes without it, to first order", NULL, 0, 0,
+                sbit__taylor_observe, sbit__slope_score)
+SBIT__SLOPE_ROW(fisher, "square of what the loss changes without the whole unit", NULL, 0, 0,
+                sbit__fisher_observe, sbit__slope_score)
+SBIT__SLOPE_ROW(movement, "weights that the loss drives towards zero go", NULL, 0, SBIT_SPARSER_REMEMBERS,
+                sbit__movement_observe, sbit__slope_score)
+SBIT__SLOPE_ROW(soft_movement, "the same by THRESHOLD, on scores that are pulled down",
+                sbit__soft_movement_keys, SBIT__COUNT_OF(sbit__soft_movement_keys), SBIT_SPARSER_REMEMBERS,
+                sbit__soft_movement_observe, sbit__soft_movement_score)
 #undef SBIT__SLOPE_ROW

@@ -3,7 +3,9 @@
  *     constant  all at once                       lottery  1 - (1 - to)^(t/T): equal shares of what
  *     linear    from + t/T (to - from)                     is left in every round
  *     agp       to + (from - to) (1 - t/T)^3      cubic    agp between BEGIN and END of the steps
- * Steps run from 0 to `total`; at `total` the sparsity is `to`. (Zhu and Gupta 2017: agp.)
+ *     lambda    to times a factor of LAMBDA.FACTORS, which lie at equal distances over the steps
+ *               (torch's LambdaSL; a function in C is a row of one's own: sbit_sparsity_register)
+ * Steps run from 0 to `total`; at `total` the sparsity is `to` (lambda: times the last factor). (Zhu and Gupta 2017: agp.)
  */
 #include "sparsers_private.h"
 
@@ -57,6 +59,28 @@ static double sbit__schedule_cubic(const sbit_options *options, int64_t step, in
     return to + (from - to) * left * left * left;
 }
 
+static double sbit__schedule_lambda(const sbit_options *options, int64_t step, int64_t total,
+                                    double from, double to)
+{
+    const sbit_option *factors = sbit_options_find(options, "LAMBDA.FACTORS");
+    const double at = sbit__schedule_part(step, total) * (double)(factors->list_count - 1);
+    double a = 1.0, b = 1.0;
+    (void)from;
+    if (factors->list_count == 0) {
+        return to;
+    }
+    const size_t i = (size_t)at;
+    sbit__parse_f64(factors->list[i], &a); /* numbers: sconfig has checked them */
+    sbit__parse_f64(factors->list[i + 1 < factors->list_count ? i + 1 : i], &b);
+    const double out = to * (a + (at - (double)i) * (b - a));
+    return out < 0.0 ? 0.0 : out > 1.0 ? 1.0 : out;
+}
+
+static const sbit_key sbit__lambda_keys[] = {
+    {"LAMBDA.FACTORS", SBIT_KEY_STRINGS, "", 0, 0, NULL,
+     "SCHEDULE lambda: [0, 0.5, 1]: of RATIO, at equal distances from the first step to the last"},
+};
+
 static const sbit_key sbit__cubic_keys[] = {
     {"CUBIC.BEGIN", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "part of the steps before it grows"},
     {"CUBIC.END", SBIT_KEY_FLOAT, "1.0", 0.0, 1.0, NULL, "part of the steps where it is complete"},
@@ -70,6 +94,9 @@ static const sbit_sparsity_row sbit__sparsity_rows[] = {
     {{"cubic", "agp within a part of the steps", 0, sbit__cubic_keys,
       SBIT__COUNT_OF(sbit__cubic_keys)},
      sbit__schedule_cubic},
+    {{"lambda", "RATIO times factors that are listed", 0, sbit__lambda_keys,
+      SBIT__COUNT_OF(sbit__lambda_keys)},
+     sbit__schedule_lambda},
 };
 
 SPARSEBIT_API const sbit_sparsity_row *sbit_sparsity_at(size_t index)

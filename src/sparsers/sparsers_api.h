@@ -31,10 +31,11 @@ enum {
     SBIT_GRANULARITY_ROW = 2 /* an output channel */
 };
 
-/* How elements are compared. */
+/* How elements are compared, and what is kept. */
 enum {
-    SBIT_SPARSER_BY_ROW = 1,  /* within each row of the weight, not all of the layer */
-    SBIT_SPARSER_ONE_MORE = 2 /* floor(ratio * n) + 1 of them go, as Sparsebit does it */
+    SBIT_SPARSER_BY_ROW = 1,    /* within each row of the weight, not all of the layer */
+    SBIT_SPARSER_ONE_MORE = 2,  /* floor(ratio * n) + 1 of them go, as Sparsebit does it */
+    SBIT_SPARSER_REMEMBERS = 4  /* its state lives on from step 0 of sbit_sparse_step to the last */
 };
 
 /* The layer: fixed while its state lives. */
@@ -47,6 +48,7 @@ typedef struct sbit_sparser_call {
     const sbit_parts *units;     /* which elements of the weight a score stands for */
     const float *gamma;          /* [rows]; NULL: no BatchNormalization behind it */
     int64_t seed;                /* different for each layer */
+    double progress;             /* how far SCHEDULE is, 0 to 1; 1 without steps */
 } sbit_sparser_call;
 
 /* One tensor of the layer for one batch. */

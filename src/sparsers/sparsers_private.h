@@ -9,7 +9,7 @@
 #include "../config/config_private.h"
 #include "sparsers_api.h"
 
-#include <math.h> /* sqrt, fabs, erf, pow */
+#include <math.h> /* sqrt, fabs, erf, exp, pow */
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,6 +30,7 @@ extern "C" {
     X(taylor)                                                                                      \
     X(fisher)                                                                                      \
     X(movement)                                                                                    \
+    X(soft_movement)                                                                               \
     X(sparsegpt)                                                                                   \
     X(admm)
 

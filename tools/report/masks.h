@@ -9,8 +9,8 @@
 
 #include "model/model.h"
 
-int cli_masks_save(const sbit_sparse *sparse, const char *path);
-/* Sets all masks of a .npz file: those of before choosing (start), or those that count. */
+int cli_masks_save(sbit_sparse *sparse, const char *path);
+/* Sets all masks of a .npz or .json file: those of before choosing (start), or those that count. */
 int cli_masks_load(sbit_sparse *sparse, const char *path, bool start);
 
 #endif /* SBIT_CLI_MASKS_H */
