@@ -1529,6 +1529,84 @@ TEST(movement_adds_up_over_steps)
     slopes_end(&b, sparse, &feed, config);
 }
 
+static const float tune_goal[4] = {0, -4, 1.5f, 0.1f};
+
+/* A loss that is (w - goal)^2: then towards what is pruned. */
+static void tune_step(float *w, const float *pull, float rho)
+{
+    for (int i = 0; i < 4; i++) {
+        w[i] -= rho * (w[i] - pull[i]);
+        w[i] -= 0.2f * (w[i] - tune_goal[i]);
+    }
+}
+
+static sbit_status tune_to_goal(const sbit_sparse_tuning *tuning, sbit_error *error)
+{
+    const sbit_value_id id = sbit_graph_find_value(tuning->graph, "w");
+    const sbit_tensor *was = &sbit_graph_value(tuning->graph, id)->constant;
+    float w[4];
+    const sbit_tensor now = build_tensor(SBIT_F32, "2,2", memcpy(w, was->data, sizeof w));
+    CHECK(tuning->steps == 2 && tuning->batch == 1 && tuning->pull != NULL && tuning->pull[id.idx] != NULL);
+    for (int64_t i = 0; i < tuning->steps; i++) {
+        tune_step(w, tuning->pull[id.idx], (float)tuning->rho);
+    }
+    return sbit_graph_set_constant(tuning->graph, id, &now, error);
+}
+
+/* z[i]: v[i] where it is one of the two largest, else 0. */
+static void two_of_four(const float *v, float *z)
+{
+    for (int i = 0; i < 4; i++) {
+        int smaller = 0;
+        for (int k = 0; k < 4; k++) {
+            smaller += fabs((double)v[k]) < fabs((double)v[i]) ? 1 : 0;
+        }
+        z[i] = smaller >= 2 ? v[i] : 0.0f;
+    }
+}
+
+TEST(admm_training_draws_weights_to_what_goes)
+{
+    static const float wanted[] = {0, 0};
+    float w[4], u[4] = {0, 0, 0, 0}, v[4], z[4], pull[4];
+    build b;
+    sbit_feed feed;
+    sbit_sconfig *config = NULL;
+    sbit_sparse_budget budget;
+    sbit_graph *out = NULL;
+    memset(&budget, 0, sizeof budget);
+    budget.tune = tune_to_goal;
+    memcpy(w, slope_w, sizeof w);
+    for (int turn = 0; turn < 4; turn++) {
+        for (int i = 0; i < 4; i++) {
+            v[i] = w[i] + u[i];
+        }
+        two_of_four(v, z);
+        for (int i = 0; i < 4; i++) {
+            u[i] = v[i] - z[i];
+            pull[i] = z[i] - u[i];
+        }
+        tune_step(w, pull, 0.1f);
+        tune_step(w, pull, 0.1f);
+    }
+    two_of_four(w, z);
+    CHECK(z[0] == 0.0f && z[1] < -1.0f); /* the data changed what goes */
+    sbit_sparse *sparse = slopes(&b, "SPARSER: {TYPE: unstructured, STRATEGY: level, RATIO: 0.5, LOSS: mse, SEARCH: admm_training, "
+                                     "ADMM_TRAINING.ITERATIONS: 4, ADMM_TRAINING.EPOCHS: 2, ADMM_TRAINING.BATCH: 1, "
+                                     "ADMM_TRAINING.RHO: 0.1}\n",
+                                 wanted, &feed, &config);
+    if (sparse != NULL && CHECK_OK(sbit_sparse_fit(sparse, &budget, &feed, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_masked(sparse, &out, &b.error), b.error)) {
+        for (int i = 0; i < 4; i++) {
+            CHECK_NEAR(number(out, "w", i), z[i], 1e-6);
+        }
+        budget.tune = NULL;
+        CHECK_STATUS(sbit_sparse_fit(sparse, &budget, &feed, &b.error), SBIT_ERR_STATE, b.error);
+    }
+    sbit_graph_destroy(out);
+    slopes_end(&b, sparse, &feed, config);
+}
+
 TEST(factors_of_a_schedule_are_listed)
 {
     static const int64_t gone[] = {0, 1, 2, 0}; /* of four, RATIO 0.5: 0, 0.25, 0.5, 0.125 */
@@ -1715,7 +1793,7 @@ TEST(gates_of_a_recurrent_layer_are_ranked_by_themselves)
 
 TEST(masks_go_to_a_file_and_come_back)
 {
-    const char *const paths[4] = {"build/masks_a.json", "build/masks_b.json", "build/masks_masked.onnx", "build/masks_shrunk.onnx"};
+    const char *const paths[4] = {SBIT_TEST_TMP "/masks_a.json", SBIT_TEST_TMP "/masks_b.json", SBIT_TEST_TMP "/masks_masked.onnx", SBIT_TEST_TMP "/masks_shrunk.onnx"};
     const sbit_sparse_files all = {paths[3], paths[2], paths[0], NULL}, only_masks = {NULL, NULL, paths[1], NULL};
     static const char *const wrong[] = {"[1]", "{\"first\": 3}", "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1]}}}",
                                         "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [3]}}}",

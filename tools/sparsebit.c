@@ -208,9 +208,10 @@ static const cli_command cli_commands[] = {
      "Lists observers, quantizers, steps, profiles, sparsers, passes, losses, optimizers and\n"
      "schedules. 'sparsebit help NAME' shows the keys of one.",
      "sparsebit strategies\nsparsebit help adam", cli_strategies},
-    {"keys", "", "the keys of quantization configurations", "", "",
-     "Lists every key of a quantization configuration with its default, what it takes and means,\n"
-     "and the observers, quantizers, steps and profiles that can be named there.",
+    {"keys", "", "the keys of configurations", "", "",
+     "Lists every key of a quantization or pruning configuration with its default, what it takes\n"
+     "and means, and the observers, quantizers, steps, profiles, sparsers, schedules and searches\n"
+     "that can be named there.",
      "sparsebit keys", cli_keys},
     {"help", "NAME", "explain a command or a strategy", "", "",
      "Shows the options and examples of a command, or the keys of a strategy.",

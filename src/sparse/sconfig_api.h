@@ -64,6 +64,13 @@ SPARSEBIT_API void sbit_sconfig_print(const sbit_sconfig *config, bool only_set,
                                       void (*put)(const char *text, size_t size, void *user),
                                       void *user);
 
+/* Every key with its default, what it takes and means, and every sparser, schedule and search by name,
+ * the user's rows too: the tables of the manual. The text goes to `put` in one piece. */
+SPARSEBIT_API sbit_status sbit_sconfig_describe(const sbit_sconfig *config,
+                                                void (*put)(const char *text, size_t size,
+                                                            void *user),
+                                                void *user, sbit_error *error);
+
 /* What pruning spoiled is made up for with, as bits: see sbit_sparse_repair. */
 enum {
     SBIT_REPAIR_RIDGE = 1,

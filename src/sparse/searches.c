@@ -10,6 +10,8 @@
  *                  often (simulated annealing)
  *     autocompress rounds of annealing, each to a part of the budget, and of training that draws the
  *                  weights to what is pruned (Liu et al. 2020)
+ *     admm_training  that training alone, at one ratio for all; without a budget at RATIO of each
+ *                  (Zhang et al. 2018; NNI's ADMMPruner)
  */
 #include "sparse_private.h"
 
@@ -468,14 +470,12 @@ static sbit_status sbit__drawn_project(sbit_search *search, const double *ratios
     return SBIT_OK;
 }
 
-static sbit_status sbit__drawn_train(sbit_search *search, const sbit_options *options,
-                                     const double *ratios, sbit_sparse_tuning *tuning,
-                                     sbit__drawn *d, sbit_graph *work, sbit_error *error)
+static sbit_status sbit__drawn_train(sbit_search *search, int64_t iterations, const double *ratios,
+                                     sbit_sparse_tuning *tuning, sbit__drawn *d, sbit_graph *work,
+                                     sbit_error *error)
 {
-    const int64_t iterations = sbit_options_int(options, "AUTOCOMPRESS.ITERATIONS");
     tuning->graph = work;
     tuning->pull = (const float *const *)d->pull;
-    tuning->rho = sbit_options_float(options, "AUTOCOMPRESS.RHO");
     sbit__drawn_reset(search->sparse, d);
     for (int64_t i = 0; i < iterations; i++) {
         SBIT__TRY(sbit__drawn_project(search, ratios, work, d, error));
@@ -485,6 +485,17 @@ static sbit_status sbit__drawn_train(sbit_search *search, const sbit_options *op
     sbit__drawn_reset(search->sparse, d); /* in the end W itself is what is pruned */
     SBIT__TRY(sbit__drawn_project(search, ratios, work, d, error));
     return sbit__masks_apply(search->sparse, work, error);
+}
+
+/* Trains a copy, whose weights then are the sparse's. */
+static sbit_status sbit__drawn_round(sbit_search *search, int64_t iterations, const double *ratios,
+                                     sbit_sparse_tuning *tuning, sbit__drawn *d, sbit_error *error)
+{
+    sbit_graph_destroy(search->best);
+    search->best = NULL;
+    SBIT__TRY(sbit_graph_clone(search->sparse->graph, &search->best, error));
+    SBIT__TRY(sbit__drawn_train(search, iterations, ratios, tuning, d, search->best, error));
+    return sbit__search_adopt(search, error);
 }
 
 static sbit_status sbit__search_autocompress(sbit_search *search, const sbit_options *options,
@@ -503,6 +514,7 @@ static sbit_status sbit__search_autocompress(sbit_search *search, const sbit_opt
                                  sbit_options_int(options, "AUTOCOMPRESS.BATCH"),
                                  sbit_options_float(options, "AUTOCOMPRESS.RATE"), error));
     sbit_sparse_tuning tuning = search->tuning;
+    tuning.rho = sbit_options_float(options, "AUTOCOMPRESS.RHO");
     search->tuning.steps = 0; /* annealing does not train */
     search->floor = least;
     for (int64_t round = 1; round <= rounds; round++) {
@@ -512,15 +524,62 @@ static sbit_status sbit__search_autocompress(sbit_search *search, const sbit_opt
         }
         memcpy(least, ratios, search->unit_count * sizeof *least);
         SBIT__TRY(sbit__search_annealing(search, options, ratios, error));
-        sbit_graph_destroy(search->best);
-        search->best = NULL;
-        SBIT__TRY(sbit_graph_clone(search->sparse->graph, &search->best, error));
-        SBIT__TRY(sbit__drawn_train(search, options, ratios, &tuning, &d, search->best, error));
-        SBIT__TRY(sbit__search_adopt(search, error));
+        SBIT__TRY(sbit__drawn_round(search, sbit_options_int(options, "AUTOCOMPRESS.ITERATIONS"), ratios, &tuning,
+                                    &d, error));
     }
     memcpy(search->limits, limits, sizeof limits);
     search->floor = NULL;
     return SBIT_OK;
+}
+
+/* >>training alone */
+
+static const sbit_key sbit__admm_training_keys[] = {
+    {"ADMM_TRAINING.ITERATIONS", SBIT_KEY_INT, "10", 1, 1e4, NULL,
+     "SEARCH admm_training: after each it is chosen anew what goes"},
+    {"ADMM_TRAINING.EPOCHS", SBIT_KEY_INT, "1", 1, 1e4, NULL,
+     "SEARCH admm_training: of an iteration, over the data with labels (by LOSS)"},
+    {"ADMM_TRAINING.BATCH", SBIT_KEY_INT, "32", 1, 1e6, NULL, "SEARCH admm_training: samples of a step"},
+    {"ADMM_TRAINING.RATE", SBIT_KEY_FLOAT, "0.001", 0.0, 1e3, NULL, "SEARCH admm_training: learning rate"},
+    {"ADMM_TRAINING.RHO", SBIT_KEY_FLOAT, "0.01", 0.0, 1.0, NULL,
+     "SEARCH admm_training: part of the way to what is pruned that weights are drawn in each step"},
+};
+
+/* The ratios of the configuration, the strictest of each unit. */
+static void sbit__search_configured(const sbit_search *search, double *ratios)
+{
+    for (size_t u = 0; u < search->unit_count; u++) {
+        ratios[u] = 1.0;
+        for (size_t i = 0; i < search->sparse->layer_count; i++) {
+            const double target = search->sparse->layers[i].target;
+            ratios[u] = sbit__alone_has(search->sparse, &search->units[u], i) && target < ratios[u] ? target
+                                                                                                    : ratios[u];
+        }
+    }
+}
+
+static sbit_status sbit__search_admm_training(sbit_search *search, const sbit_options *options,
+                                              double *ratios, sbit_error *error)
+{
+    const int64_t batch = sbit_options_int(options, "ADMM_TRAINING.BATCH");
+    const int64_t steps = search->feed != NULL ? (search->feed->count + batch - 1) / batch : 1;
+    bool limited = false;
+    sbit__drawn d;
+    for (int b = 0; b < SBIT__BUDGETS; b++) {
+        limited = limited || search->limits[b] > 0.0;
+    }
+    if (limited) {
+        SBIT__TRY(sbit__search_uniform(search, options, ratios, error));
+    } else {
+        sbit__search_configured(search, ratios);
+    }
+    SBIT__TRY(sbit__drawn_memory(search, &d, error));
+    SBIT__TRY(sbit__search_tunes(search, steps * sbit_options_int(options, "ADMM_TRAINING.EPOCHS"), batch,
+                                 sbit_options_float(options, "ADMM_TRAINING.RATE"), error));
+    sbit_sparse_tuning tuning = search->tuning;
+    tuning.rho = sbit_options_float(options, "ADMM_TRAINING.RHO");
+    return sbit__drawn_round(search, sbit_options_int(options, "ADMM_TRAINING.ITERATIONS"), ratios, &tuning, &d,
+                             error);
 }
 
 /* >>table */
@@ -545,6 +604,10 @@ static const sbit_search_row sbit__search_rows[] = {
       sbit__autocompress_keys, SBIT__COUNT_OF(sbit__autocompress_keys)},
      true,
      sbit__search_autocompress},
+    {{"admm_training", "one ratio, or those configured, and training towards what goes (labels)", 0,
+      sbit__admm_training_keys, SBIT__COUNT_OF(sbit__admm_training_keys)},
+     true,
+     sbit__search_admm_training},
 };
 
 SPARSEBIT_API const sbit_search_row *sbit_search_at(size_t index)

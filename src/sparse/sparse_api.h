@@ -78,7 +78,8 @@ SPARSEBIT_API sbit_status sbit_sparse_step(sbit_sparse *sparse, int64_t step, in
                                            const sbit_feed *feed, sbit_error *error);
 
 /* Ratios that leave at most these shares of the original, as SEARCH of the configuration says
- * (search_api.h), for all but those that were set to 0; then as sbit_sparse_select. Errors: LIMIT,
+ * (search_api.h), for all but those that were set to 0; then as sbit_sparse_select. admm_training needs
+ * no budget: RATIO is one. Errors: LIMIT,
  * saying what is left at best, STATE if the search needs a feed. */
 /* What trains inside of a search (NETADAPT.STEPS, autocompress): sbit_trainer_tune, or one's own. */
 typedef struct sbit_sparse_tuning {

@@ -71,7 +71,7 @@ static const cli_option cli_options[] = {
      "likewise, of the file: a size or a share"},
     {"--search", NULL, "HOW", CLI_TEXT, CLI_AT(search), 0, 0, NULL,
      "how ratios are found that meet the budget: uniform (default), or from --data, each group its\n"
-     "own: sensitivity, greedy, netadapt, annealing, autocompress ('sparsebit strategies')"},
+     "own: sensitivity, greedy, netadapt, annealing, autocompress, admm_training (also with --ratio; 'sparsebit strategies')"},
     {"--latency", NULL, "0.6x", CLI_TEXT, CLI_AT(latency), 0, 0, NULL,
      "likewise, of the time of one run on this machine, with one sample and --threads"},
     {"--latency-table", NULL, "FILE", CLI_TEXT, CLI_AT(latency_table), 0, 0, NULL,

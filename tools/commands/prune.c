@@ -149,7 +149,9 @@ static int cli_prune_budget(cli_pruning *p)
     if (p->has_budget && args->ratio != NULL) {
         return cli_fail_usage(args->command, "--ratio and a budget exclude each other");
     }
-    if (args->search != NULL && !p->has_budget) {
+    if (args->search != NULL && !p->has_budget && strcmp(args->search, "admm_training") == 0) {
+        p->has_budget = true; /* to what RATIO says */
+    } else if (args->search != NULL && !p->has_budget) {
         return cli_fail_usage(args->command,
                               "--search needs a budget: --macs, --bytes or --latency");
     }
