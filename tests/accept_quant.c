@@ -251,8 +251,11 @@ static bool accept_scale(sbit_graph *graph, sbit_value_id id, int64_t axis, uint
  * the same function. */
 static bool accept_damage(sbit_graph *graph)
 {
-    bool ok = true;
+    sbit_error error;
+    sbit_simplify_stats stats;
     uint64_t seed = 0;
+    memset(&error, 0, sizeof error);
+    bool ok = CHECK_OK(sbit_simplify(graph, NULL, &stats, &error), error); /* constant weights */
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0 && ok;
          id = sbit_graph_next(graph, id)) {
         const sbit_node *norm = sbit_graph_node(graph, id);
