@@ -347,6 +347,53 @@ TEST(values_are_computed_again_in_half_of_the_memory)
     checkpoint_check("vit_tiny", 20, 4);
 }
 
+/* A step of whole networks with one thread and with two: the same bits. */
+TEST(networks_train_the_same_with_any_threads)
+{
+    static const char *const networks[] = {"rowlstm", "mobilenetv2", "resnet20", "vit_tiny"};
+    const size_t count = getenv("SBIT_TEST_QUICK") != NULL ? 2 : 4;
+    for (size_t n = 0; n < count; n++) {
+        double sums[2] = {0.0};
+        for (int run = 0; run < 2; run++) {
+            sbit_ctx_desc ctx_desc;
+            sbit_train_desc desc;
+            sbit_trainer *t = NULL;
+            sbit_graph *graph = NULL;
+            sbit_error error;
+            golden_h h;
+            cifar c;
+            memset(&ctx_desc, 0, sizeof ctx_desc);
+            memset(&desc, 0, sizeof desc);
+            memset(&h, 0, sizeof h);
+            h.name = networks[n];
+            ctx_desc.threads = 1 + run;
+            desc.learning_rate = 0.01f;
+            CHECK(sbit_ctx_create(&ctx_desc, &h.ctx, &error) == SBIT_OK);
+            if (!cifar_load(&c, "train-20k.bin", 0, 2)) {
+                sbit_ctx_destroy(h.ctx);
+                SBIT_TEST_SKIP("no CIFAR-10");
+            }
+            if (train_load(&h, &graph) &&
+                CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK &&
+                              sbit_trainer_step(t, &c.batch, NULL, &error) == SBIT_OK,
+                          "%s", error.message)) {
+                for (size_t p = 0; p < sbit_trainer_parameter_count(t); p++) {
+                    const sbit_tensor w = sbit_trainer_parameter(t, p).data;
+                    for (int64_t i = 0; i < sbit_tensor_count(&w); i++) { /* one order: exact */
+                        sums[run] += (double)((const float *)w.data)[i] * (double)(i % 97 + 1);
+                    }
+                }
+            }
+            sbit_trainer_destroy(t);
+            sbit_graph_destroy(graph);
+            cifar_free(&c);
+            sbit_ctx_destroy(h.ctx);
+        }
+        CHECK_MSG(sums[0] != 0.0 && sums[0] == sums[1], "%s: %.17g, %.17g", networks[n], sums[0],
+                  sums[1]);
+    }
+}
+
 TEST(gradients_resnet20)
 {
     network_check("resnet20");
