@@ -60,6 +60,21 @@ static bool sbit__smooth_own(const sbit_graph *graph, const sbit_node *node, siz
            (count < 0 || sbit_tensor_count(&value->constant) == count);
 }
 
+/* What the layers behind read: the value, or the one token of it that a Gather picks. */
+static const sbit_value_info *sbit__smooth_read(const sbit_graph *graph, sbit_value_id id)
+{
+    const sbit_value_info *y = sbit_graph_value(graph, id);
+    sbit_use use;
+    if (sbit_graph_uses(graph, id, &use, 1) != 1 || use.node.idx == 0 || use.body != NULL) {
+        return y;
+    }
+    const sbit_node *node = sbit_graph_node(graph, use.node);
+    const int64_t axis = sbit_node_int(node, "axis", 0);
+    const bool picks = node->domain[0] == '\0' && sbit__streq(node->op_type, "Gather") &&
+                       use.index == 0 && axis >= 0 && axis < y->type.rank - 1;
+    return picks && !y->is_output ? sbit_graph_value(graph, node->outputs[0]) : y;
+}
+
 /* Fills in the layers behind a normalization over the last axis; false: something else reads it. */
 static bool sbit__smooth_find(sbit__smooth *t, const sbit_node *norm)
 {
@@ -70,7 +85,7 @@ static bool sbit__smooth_find(sbit__smooth *t, const sbit_node *norm)
         !sbit__smooth_own(t->graph, norm, 1, -1) || sbit_node_int(norm, "axis", -1) != -1) {
         return false;
     }
-    const sbit_value_info *y = sbit_graph_value(t->graph, norm->outputs[0]);
+    const sbit_value_info *y = sbit__smooth_read(t->graph, norm->outputs[0]);
     const size_t count = sbit_graph_uses(t->graph, y->id, uses, SBIT__COUNT_OF(uses));
     t->k = sbit_tensor_count(&sbit_graph_value(t->graph, norm->inputs[1])->constant);
     t->norm = norm;
