@@ -391,6 +391,18 @@ static sbit_status sbit__pattern_product(sbit__rewrite *rw, const sbit_node *nod
     return SBIT_OK;
 }
 
+/* In a graph that is trained: the others may add constants, which would be trained. */
+static sbit_status sbit__pattern_only_gelu(sbit__rewrite *rw, const sbit_node *node,
+                                           sbit_error *error)
+{
+    bool done = false;
+    if (node->input_count == 2 && node->output_count == 1 && rw->opset >= 7) {
+        SBIT__TRY(sbit__pattern_gelu(rw, node, &done, error));
+    }
+    rw->changes += done ? 1 : 0;
+    return SBIT_OK;
+}
+
 /* >>initial states */
 
 /* All elements are zero, because it is only moved from such a constant or ConstantOfShape. */
@@ -445,7 +457,11 @@ static sbit_status sbit__pattern_run(sbit_graph *graph, const sbit_simplify_desc
         {"LSTM", sbit__pattern_states}, {"GRU", sbit__pattern_states},
         {"RNN", sbit__pattern_states},
     };
-    return sbit__apply_rules(graph, desc, rules, SBIT__COUNT_OF(rules), changes, error);
+    static const sbit__rule own[] = {{"Mul", sbit__pattern_only_gelu},
+                                     {"Div", sbit__pattern_only_gelu}};
+    const bool closed = sbit_graph_opset(graph, "sbit") > 0;
+    return sbit__apply_rules(graph, desc, closed ? own : rules,
+                             closed ? SBIT__COUNT_OF(own) : SBIT__COUNT_OF(rules), changes, error);
 }
 
 SBIT__FN const sbit_pass_row *sbit__pass_fuse_patterns(void)
