@@ -2904,12 +2904,12 @@ SBIT__FN void sbit__writer_abort(sbit__writer *writer)
 
 #ifdef SBIT__PAGES_FORGET
 /* Whole pages inside of a block. */
-static void sbit__pages_advise(const void *data, size_t size, int advice)
+static void sbit__pages_advise(void *data, size_t size, int advice)
 {
     const size_t page = sbit__file_page_bytes(), lead = page - ((uintptr_t)data & (page - 1));
     const size_t skipped = lead % page;
     if (size >= skipped + page) {
-        unsigned char *first = (unsigned char *)sbit__file_unconst((const unsigned char *)data);
+        unsigned char *first = (unsigned char *)data;
         (void)madvise(first + skipped, (size - skipped) / page * page, advice);
     }
 }
@@ -2920,7 +2920,7 @@ SBIT__FN void sbit__file_forget(const sbit__file *file, const void *data, size_t
 #ifdef SBIT__PAGES_FORGET
     const uintptr_t first = (uintptr_t)file->data, at = (uintptr_t)data;
     if (file->mapped && at >= first && size <= file->size && at - first <= file->size - size) {
-        sbit__pages_advise(data, size, SBIT__PAGES_FORGET);
+        sbit__pages_advise(sbit__file_unconst((const unsigned char *)data), size, SBIT__PAGES_FORGET);
     }
 #else
     (void)file;
