@@ -30,6 +30,8 @@ static int64_t lift_run(sbit_graph *graph, double *out, sbit_error *error)
         const double value = (double)((i * 37) % 101) / 8.0 - 5.0;
         if (type->dtype == SBIT_F64) {
             ((double *)x.data)[i] = value;
+        } else if (type->dtype == SBIT_U8) {
+            ((uint8_t *)x.data)[i] = (uint8_t)(i % 5);
         } else {
             ((float *)x.data)[i] = (float)value;
         }

@@ -42,10 +42,10 @@ SBIT__FN sbit_status sbit__json_file_close(sbit__json_file *file)
 
 static const char *sbit__mask_part(const sbit_node *node, size_t input)
 {
-    static const char *const plain[] = {"weight", "bias"};
-    static const char *const recurrent[] = {"weight_ih", "weight_hh", "bias"};
+    static const char *const parts[2][4] = {{NULL, "weight", "bias", NULL},
+                                            {NULL, "weight_ih", "weight_hh", "bias"}};
     const bool rnn = sbit__is_op(node, "LSTM") || sbit__is_op(node, "GRU") || sbit__is_op(node, "RNN");
-    return input == 0 || input > (rnn ? 3u : 2u) ? NULL : (rnn ? recurrent : plain)[input - 1];
+    return input < 4 ? parts[rnn ? 1 : 0][input] : NULL;
 }
 
 SBIT__FN const char *sbit__mask_reader(const sbit_sparse *sparse, sbit_value_id value, const char **part)
