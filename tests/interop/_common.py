@@ -53,6 +53,18 @@ def accept(point, value, limit, ok, unit):
     return check(ok, "%s: %.6g %s, limit %g" % (point, value, unit, limit))
 
 
+def compile_program(name, text):
+    """A C program with the library's code: the one that `make` has built of these headers, if any."""
+    source, program = os.path.join(TMP, name + ".c"), os.path.join(TMP, name)
+    with open(source, "w") as file:
+        file.write(text)
+    built, header = os.path.join(ROOT, "tests/build/impl.o"), os.path.join(ROOT, "sparsebit.h")
+    fresh = os.path.exists(built) and os.path.getmtime(built) >= os.path.getmtime(header)
+    subprocess.run([os.environ.get("CC", "cc"), "-std=c99", "-O1", "-w", "-I", ROOT, "-o", program, source] +
+                   ([built] if fresh else ["-DSPARSEBIT_IMPLEMENTATION"]) + ["-lm", "-lpthread"], check=True)
+    return program
+
+
 def tool(*args):
     """Runs the command line tool; its exit code, stdout and stderr."""
     done = subprocess.run([TOOL] + [str(a) for a in args], capture_output=True, text=True)

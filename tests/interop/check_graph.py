@@ -13,6 +13,8 @@ import tempfile
 import numpy
 import onnx
 import onnxruntime
+
+from _common import compile_program
 from onnx import TensorProto, helper, numpy_helper, parser
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -20,7 +22,6 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 SHARED = os.environ.get("SPARSEBIT_SHARED") or os.path.join(ROOT, "..", "shared")
 
 PROGRAM = r"""
-#define SPARSEBIT_IMPLEMENTATION
 #include "sparsebit.h"
 #include <stdio.h>
 
@@ -57,15 +58,6 @@ def check(ok, what):
         failed += 1
         print(f"FAIL {what}")
     return ok
-
-
-def build(folder):
-    source, program = os.path.join(folder, "graph.c"), os.path.join(folder, "graph")
-    with open(source, "w") as file:
-        file.write(PROGRAM)
-    subprocess.run([os.environ.get("CC", "cc"), "-std=c99", "-O1", "-I", ROOT, "-o", program,
-                    source, "-lm", "-lpthread"], check=True)
-    return program
 
 
 def names(values):
@@ -221,7 +213,7 @@ def main():
     global skipped
     onnxruntime.set_default_logger_severity(4)
     with tempfile.TemporaryDirectory() as folder:
-        program = build(folder)
+        program = compile_program("graph_check", PROGRAM)
         for make in (with_functions, with_bodies, constants_as_outputs, old_style, sparse):
             round_trip(program, folder, make.__name__, make(), {"x": [2], "t": [2]})
         back = round_trip(program, folder, "returning_outer_values", returning_outer_values(),

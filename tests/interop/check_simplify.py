@@ -16,10 +16,9 @@ import onnx
 import onnxruntime
 from onnx import numpy_helper
 
-from _common import ROOT, SHARED, check, finish, skip
+from _common import ROOT, SHARED, check, compile_program, finish, skip
 
 PROGRAM = r"""
-#define SPARSEBIT_IMPLEMENTATION
 #include "sparsebit.h"
 #include <stdio.h>
 
@@ -61,15 +60,6 @@ int main(void)
 CANNOT_LIFT = -6  # SBIT_ERR_UNSUPPORTED
 DTYPES = {"tensor(float)": numpy.float32, "tensor(int64)": numpy.int64, "tensor(bool)": numpy.bool_,
           "tensor(int32)": numpy.int32, "tensor(double)": numpy.float64}
-
-
-def build(folder):
-    source, program = os.path.join(folder, "simplify.c"), os.path.join(folder, "simplify")
-    with open(source, "w") as file:
-        file.write("#include <stdlib.h>\n" + PROGRAM)
-    subprocess.run([os.environ.get("CC", "cc"), "-std=c99", "-O1", "-w", "-I", ROOT, "-o", program,
-                    source, "-lm", "-lpthread"], check=True)
-    return program
 
 
 def run_program(program, jobs):
@@ -244,7 +234,7 @@ def backend_models(program, folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        program = build(folder)
+        program = compile_program("simplify_check", "#include <stdlib.h>\n" + PROGRAM)
         shared_models(program, folder)
         backend_models(program, folder)
     finish("check_simplify")
