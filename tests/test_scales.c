@@ -293,6 +293,41 @@ TEST(statistics_of_two_runs_are_joined)
     }
 }
 
+/* Bytes of a file that are others are an error or other numbers, never a place outside of arrays. */
+TEST(damaged_statistics_do_no_harm)
+{
+    static const char *const path = SBIT_TEST_TMP "/damaged.stats";
+    static const char *const observers[] = {"kl_histogram", "percentile", "mse", "octav", "ort_entropy"};
+    for (size_t i = 0; i < sizeof observers / sizeof observers[0]; i++) {
+        const char *const set[][2] = {{"A.OBSERVER.TYPE", observers[i]}, {NULL, NULL}};
+        size_t size = 0, refused = 0;
+        scales run;
+        scales_begin(&run, "generic", set);
+        scales_data(&run, 1.0f, false);
+        build_do(&run.b, sbit_quant_save_statistics(run.quant, path, &run.b.error), "save");
+        unsigned char *bytes = test_read_file(path, &size);
+        if (CHECK(bytes != NULL && size > 400)) {
+            for (size_t at = 16; at < 400; at += 4) { /* the first record's names, head, first values */
+                unsigned char was[4];
+                memcpy(was, bytes + at, sizeof was);
+                memset(bytes + at, 0x7f, sizeof was);
+                FILE *file = fopen(path, "wb");
+                CHECK(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+                memcpy(bytes + at, was, sizeof was);
+                refused += sbit_quant_merge_statistics(run.quant, path, &run.b.error) != SBIT_OK;
+                (void)sbit_quant_calc_qparams(run.quant, false, false, false, &run.b.error);
+                if (sbit_quant_load_statistics(run.quant, path, &run.b.error) == SBIT_OK) {
+                    (void)sbit_quant_calc_qparams(run.quant, false, false, false, &run.b.error);
+                }
+                scales_data(&run, 1.0f, false);
+            }
+        }
+        CHECK_MSG(refused > 10, "%s: %d refused", observers[i], (int)refused);
+        free(bytes);
+        scales_end(&run);
+    }
+}
+
 /* Of other weights, other settings of the observer, or something else than the tensor. */
 TEST(statistics_are_stamped)
 {

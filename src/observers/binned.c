@@ -121,6 +121,23 @@ SBIT__FN sbit_status sbit__binned_merge(void *state, const void *other,
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__binned_load(void *state, const sbit_observer_call *call, const void *bytes,
+                                       size_t size, sbit_error *error)
+{
+    sbit__binned *head = (sbit__binned *)state;
+    const int64_t bins = head->bins, parts = call->grid->parts.count;
+    SBIT__TRY(sbit__observer_load_flat(state, call, sbit__binned_bytes(call, bins), bytes, size, error));
+    const bool same = head->bins == bins && head->pass >= 0 && head->pass <= 2;
+    head->bins = bins;
+    if (!same || (call->target == SBIT_TARGET_ACTIVATION &&
+                  !sbit__hist_sound(sbit__binned_counts(state, parts) + parts * bins, parts))) {
+        (void)sbit__observer_damaged(state, size, call, error);
+        head->bins = bins;
+        return SBIT_ERR_PARSE;
+    }
+    return SBIT_OK;
+}
+
 SBIT__FN const uint64_t *sbit__binned_part(const void *state, const sbit_observer_call *call,
                                            int64_t p, const sbit__bin_map *map, uint64_t *scratch)
 {

@@ -124,6 +124,19 @@ SBIT__FN void sbit__hist_merge(void *state, const void *other, int64_t parts)
     }
 }
 
+SBIT__FN bool sbit__hist_sound(const void *state, int64_t parts)
+{
+    const sbit__hist_part *all = (const sbit__hist_part *)state;
+    for (int64_t p = 0; p < parts; p++) {
+        if (all[p].has_bins && (!(all[p].min < 0.0f || all[p].max > 0.0f) ||
+                                all[p].exponent != sbit__hist_exponent(all[p].min, all[p].max,
+                                                                       sbit__hist_half(parts)))) {
+            return false;
+        }
+    }
+    return true;
+}
+
 SBIT__FN sbit__hist_view sbit__hist_view_of(const void *state, int64_t parts, int64_t p)
 {
     const sbit__hist_part *all = (const sbit__hist_part *)state;

@@ -206,7 +206,7 @@ static size_t sbit__kl_save(const void *state, const sbit_observer_call *call, v
 static sbit_status sbit__kl_load(void *state, const sbit_observer_call *call, const void *bytes,
                                  size_t size, sbit_error *error)
 {
-    return sbit__observer_load_flat(state, call, sbit__kl_state_bytes(call), bytes, size, error);
+    return sbit__binned_load(state, call, bytes, size, error);
 }
 
 SBIT__FN const sbit_observer_row *sbit__observer_kl_histogram(void)

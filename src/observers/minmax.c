@@ -81,6 +81,14 @@ SBIT__FN sbit_status sbit__observer_load_flat(void *state, const sbit_observer_c
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__observer_damaged(void *state, size_t size, const sbit_observer_call *call,
+                                            sbit_error *error)
+{
+    memset(state, 0, size);
+    return sbit__fail(error, SBIT_ERR_PARSE, call->name, "tensor '%s': saved statistics are damaged",
+                      call->name);
+}
+
 static size_t sbit__minmax_save(const void *state, const sbit_observer_call *call, void *bytes,
                                 size_t capacity)
 {

@@ -61,6 +61,7 @@ SBIT__FN int64_t sbit__hist_half(int64_t parts);
 SBIT__FN size_t sbit__hist_bytes(int64_t parts);
 SBIT__FN void sbit__hist_add(void *state, const sbit_observation *x);
 SBIT__FN void sbit__hist_merge(void *state, const void *other, int64_t parts);
+SBIT__FN bool sbit__hist_sound(const void *state, int64_t parts); /* what a file had may not be */
 SBIT__FN sbit__hist_view sbit__hist_view_of(const void *state, int64_t parts, int64_t p);
 
 /* The state of `moments`: one for each part. */
@@ -107,6 +108,9 @@ SBIT__FN sbit_status sbit__binned_again(void *state, const sbit_observer_call *c
                                         sbit_error *error);
 SBIT__FN sbit_status sbit__binned_merge(void *state, const void *other,
                                         const sbit_observer_call *call, sbit_error *error);
+/* A head of `bins`, as init left it, keeps them. */
+SBIT__FN sbit_status sbit__binned_load(void *state, const sbit_observer_call *call, const void *bytes,
+                                       size_t size, sbit_error *error);
 /* Counts of a part: as counted, or in scratch[bins] as best as can be told; NULL: not known. */
 SBIT__FN const uint64_t *sbit__binned_part(const void *state, const sbit_observer_call *call,
                                            int64_t p, const sbit__bin_map *map, uint64_t *scratch);
@@ -117,6 +121,9 @@ SBIT__FN size_t sbit__observer_save_flat(const void *state, size_t size, void *b
 SBIT__FN sbit_status sbit__observer_load_flat(void *state, const sbit_observer_call *call,
                                               size_t expected, const void *bytes, size_t size,
                                               sbit_error *error);
+/* What was loaded is not sound: zeros, and an error. */
+SBIT__FN sbit_status sbit__observer_damaged(void *state, size_t size, const sbit_observer_call *call,
+                                            sbit_error *error);
 
 #ifdef __cplusplus
 }

@@ -210,7 +210,11 @@ static size_t sbit__octav_save(const void *state, const sbit_observer_call *call
 static sbit_status sbit__octav_load(void *state, const sbit_observer_call *call, const void *bytes,
                                     size_t size, sbit_error *error)
 {
-    return sbit__observer_load_flat(state, call, sbit__octav_state_bytes(call), bytes, size, error);
+    SBIT__TRY(sbit__observer_load_flat(state, call, sbit__octav_state_bytes(call), bytes, size, error));
+    return call->target != SBIT_TARGET_ACTIVATION ||
+                   sbit__hist_sound((sbit__octav *)state + 1, call->grid->parts.count)
+               ? SBIT_OK
+               : sbit__observer_damaged(state, size, call, error);
 }
 
 SBIT__FN const sbit_observer_row *sbit__observer_octav(void)

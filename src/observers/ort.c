@@ -247,8 +247,7 @@ static size_t sbit__ort_save(const void *state, const sbit_observer_call *call, 
 static sbit_status sbit__ort_load(void *state, const sbit_observer_call *call, const void *bytes,
                                   size_t size, sbit_error *error)
 {
-    const size_t expected = sbit__binned_bytes(call, ((const sbit__binned *)state)->bins);
-    return sbit__observer_load_flat(state, call, expected, bytes, size, error);
+    return sbit__binned_load(state, call, bytes, size, error);
 }
 
 SBIT__FN const sbit_observer_row *sbit__observer_ort_entropy(void)

@@ -266,8 +266,14 @@ static size_t sbit__percentile_save(const void *state, const sbit_observer_call 
 static sbit_status sbit__percentile_load(void *state, const sbit_observer_call *call,
                                          const void *bytes, size_t size, sbit_error *error)
 {
-    return sbit__observer_load_flat(state, call, sbit__percentile_state_bytes(call), bytes, size,
-                                    error);
+    const int64_t parts = call->grid->parts.count;
+    SBIT__TRY(sbit__observer_load_flat(state, call, sbit__percentile_state_bytes(call), bytes, size,
+                                       error));
+    const int32_t pass = ((const sbit__percentile *)state)->pass;
+    return pass == 0 || pass == 1 ||
+                   (pass > 1 && pass < 33 && sbit__percentile_shift(parts, pass - 2) > 0)
+               ? SBIT_OK
+               : sbit__observer_damaged(state, size, call, error);
 }
 
 SBIT__FN const sbit_observer_row *sbit__observer_percentile(void)

@@ -280,8 +280,23 @@ static size_t sbit__search_save(const void *state, const sbit_observer_call *cal
 static sbit_status sbit__search_load(void *state, const sbit_observer_call *call, const void *bytes,
                                      size_t size, sbit_error *error)
 {
-    return sbit__observer_load_flat(state, call, sbit__search_state_bytes(call), bytes, size,
-                                    error);
+    sbit__search *head = (sbit__search *)state;
+    const double power = head->power;
+    const int64_t parts = call->grid->parts.count;
+    SBIT__TRY(
+        sbit__observer_load_flat(state, call, sbit__search_state_bytes(call), bytes, size, error));
+    bool sound = head->pass >= 0 && head->pass <= 2;
+    if (call->target == SBIT_TARGET_ACTIVATION) {
+        sound = sound && sbit__hist_sound(head + 1, parts);
+    } else {
+        const sbit__search_arrays s = sbit__search_arrays_of(state, parts);
+        for (int64_t p = 0; p < parts; p++) {
+            sound = sound && s.fill[p] >= 0 && s.fill[p] <= SBIT__SEARCH_BATCH;
+        }
+    }
+    const sbit_status status = sound ? SBIT_OK : sbit__observer_damaged(state, size, call, error);
+    head->power = power;
+    return status;
 }
 
 SBIT__FN const sbit_observer_row *sbit__observer_mse(void)

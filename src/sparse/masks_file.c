@@ -42,6 +42,9 @@ SBIT__FN sbit_status sbit__json_file_close(sbit__json_file *file)
 
 static const char *sbit__mask_part(const sbit_node *node, size_t input)
 {
+    if (sbit__is_op(node, "Gather")) { /* of an embedding's table */
+        return input == 0 ? "weight" : NULL;
+    }
     static const char *const parts[2][4] = {{NULL, "weight", "bias", NULL},
                                             {NULL, "weight_ih", "weight_hh", "bias"}};
     const bool rnn = sbit__is_op(node, "LSTM") || sbit__is_op(node, "GRU") || sbit__is_op(node, "RNN");
@@ -53,7 +56,7 @@ SBIT__FN const char *sbit__mask_reader(const sbit_sparse *sparse, sbit_value_id 
     for (size_t i = 0; i < sparse->layer_count; i++) {
         const sbit_node *node =
             sbit_graph_node(sparse->graph, sparse->labeler.members[sparse->layers[i].member].node);
-        for (size_t k = 1; k < node->input_count; k++) {
+        for (size_t k = 0; k < node->input_count; k++) {
             *part = node->inputs[k].idx == value.idx ? sbit__mask_part(node, k) : NULL;
             if (*part != NULL) {
                 return sparse->layers[i].name;
@@ -69,9 +72,10 @@ SBIT__FN sbit_value_id sbit__mask_find(const sbit_sparse *sparse, const char *na
         const sbit_node *node =
             sbit_graph_node(sparse->graph, sparse->labeler.members[sparse->layers[i].member].node);
         const size_t size = strlen(sparse->layers[i].name);
-        for (size_t k = 1; k < node->input_count; k++) {
+        for (size_t k = 0; k < node->input_count; k++) {
             const char *part = sbit__mask_part(node, k);
-            if (part != NULL && node->inputs[k].idx != 0 && strncmp(name, sparse->layers[i].name, size) == 0 &&
+            if (part != NULL && node->inputs[k].idx != 0 &&
+                sbit_graph_value(sparse->graph, node->inputs[k])->is_constant && strncmp(name, sparse->layers[i].name, size) == 0 &&
                 name[size] == '.' && sbit__streq(name + size + 1, part)) {
                 return node->inputs[k];
             }
@@ -164,7 +168,8 @@ static sbit_status sbit__masks_take(sbit_sparse *sparse, const char *name, const
     bool same = tensor != NULL && shape->count == (size_t)tensor->rank;
     for (size_t d = 0; same && d < shape->count; d++) {
         int64_t dim = 0;
-        same = sbit__parse_i64(shape->items[d].text, &dim) && dim == tensor->dims[d];
+        same = shape->items[d].kind == SBIT_YAML_SCALAR &&
+               sbit__parse_i64(shape->items[d].text, &dim) && dim == tensor->dims[d];
     }
     if (!same) {
         return sbit__fail(error, tensor == NULL ? SBIT_ERR_NOT_FOUND : SBIT_ERR_SHAPE, name,

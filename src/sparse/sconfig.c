@@ -126,14 +126,14 @@ static sbit_status sbit__sconfig_check(const sbit_options *options, const char *
         }
     }
     if (!sbit__sconfig_numbers(sbit_options_string(options, "N_OF_M"), ':', 2, pair) || pair[0] < 0 ||
-        pair[0] > pair[1]) {
+        pair[0] > pair[1] || pair[1] > 1000000) {
         return sbit__option_fail(sbit_options_find(options, "N_OF_M"), section,
                                  "must be N:M, such as 2:4", error);
     }
     const sbit_option *factors = sbit_options_find(options, "LAMBDA.FACTORS");
     for (size_t i = 0; i < factors->list_count; i++) {
         double factor = 0.0;
-        if (!sbit__parse_f64(factors->list[i], &factor) || !(factor >= 0.0)) {
+        if (!sbit__parse_f64(factors->list[i], &factor) || !(factor >= 0.0 && factor <= 1e9)) {
             return sbit__option_fail(factors, section, "must be numbers from 0 on, such as [0, 0.5, 1]", error);
         }
     }

@@ -194,8 +194,8 @@ SPARSEBIT_API bool sbit_sparse_is_exact(const sbit_sparse *sparse);
 SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const char *path,
                                                   const sbit_onnx_write_desc *desc,
                                                   sbit_error *error);
-/* The results in files, in one call; NULL: that one is not written. Nothing is, if the smaller model is
- * not the masked one's equal. */
+/* The results in files, in one call; NULL: that one is not written. With `shrunk` nothing is, if the
+ * smaller model is not the masked one's equal. */
 typedef struct sbit_sparse_files {
     const char *shrunk, *masked; /* ONNX; ONNX of the same shapes: the masked weights */
     /* JSON: {"conv1": {"weight": {"shape": [8, 3, 3, 3], "runs": [kept, pruned, kept ...]}}}, as NNI's
