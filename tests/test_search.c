@@ -251,6 +251,9 @@ static void search_slopes(const char *weight_bits, const char *activation_bits, 
     CHECK(seen >= (weights ? 4 : 2));
     build_do(&s.b, sbit_quant_analyze(s.quant, &s.feed, found, 32, &count, &s.b.error), "without");
     CHECK(count > 0 && isnan(found[0].taylor) && isnan(found[0].fisher));
+    labels[3] = 5; /* no class of this model: the rest of the analysis stands */
+    build_do(&s.b, sbit_quant_analyze(s.quant, &feed, found, 32, &count, &s.b.error), "no class");
+    CHECK(count > 0 && isnan(found[0].taylor) && isnan(found[0].fisher));
     sbit_feed_close(&feed);
     search_end(&s);
 }

@@ -238,14 +238,17 @@ SBIT__FN sbit_status sbit__analyze_slopes(sbit_quant *quant, const sbit_feed *fe
     sbit__arena_init(&s.arena, a);
     sbit_status status = sbit__loss_slopes_build(&s, &session, &problem);
     *able = status == SBIT_OK;
-    if (status == SBIT_ERR_UNSUPPORTED || status == SBIT_ERR_SHAPE) {
-        sbit__log(quant->ctx, SBIT_LOG_INFO, "no gradients of this model: %s", problem.message);
+    if (status == SBIT_OK && session != NULL) {
+        status = sbit__loss_slopes_run(&s, feed, session, sums, able, &problem);
+    }
+    if (status == SBIT_ERR_UNSUPPORTED || status == SBIT_ERR_SHAPE ||
+        status == SBIT_ERR_INVALID_ARGUMENT) { /* the last: labels that are no classes of it */
+        sbit__log(quant->ctx, SBIT_LOG_INFO, "no gradients of this model on this data: %s",
+                  problem.message);
+        *able = false;
         status = SBIT_OK;
     } else if (status != SBIT_OK && error != NULL) {
         *error = problem;
-    }
-    if (status == SBIT_OK && session != NULL) {
-        status = sbit__loss_slopes_run(&s, feed, session, sums, able, error);
     }
     sbit_session_destroy(session);
     for (size_t i = 0; i < s.count; i++) {

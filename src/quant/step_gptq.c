@@ -366,7 +366,7 @@ static void sbit__gptq_keep(const sbit__gptq *t)
 {
     const int64_t n = t->n;
     for (int64_t r = 0; r < t->rows; r++) {
-        if (t->left[r] < t->form[r]) {
+        if (t->left[r] < t->form[r] || isinf(t->form[r])) { /* the first is kept, whatever it is */
             t->form[r] = t->left[r];
             t->scale[r] = t->tried[r];
             memcpy(t->best + r * n, t->q + r * n, (size_t)n * sizeof *t->q);
