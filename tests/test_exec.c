@@ -832,7 +832,6 @@ static void *run_shared(void *user)
     return NULL;
 }
 
-/* Two threads, a session each, one program (-fsanitize=thread finds nothing to say). */
 /* desc.release_weights: the graph's blocks go with the last node that packs them, and no others. */
 TEST(packed_weights_are_freed_in_the_graph)
 {
@@ -885,6 +884,7 @@ TEST(packed_weights_are_freed_in_the_graph)
     CHECK_EQ_I64(heap.live_bytes, 0);
 }
 
+/* Two threads, a session each, one program (-fsanitize=thread finds nothing to say). */
 TEST(threads_share_a_program)
 {
     build b;
@@ -979,6 +979,29 @@ static sbit_value_id gelu_of(build *b, sbit_value_id x, int order)
     return order == 1   ? build_binary(b, "Mul", "last", x, build_binary(b, "Mul", "half_of", y, half))
            : order == 2 ? build_binary(b, "Mul", "last", build_binary(b, "Mul", "half_of", half, x), y)
                         : build_binary(b, "Mul", "last", build_binary(b, "Mul", "times", x, y), half);
+}
+
+/* Gelu's constants may have more dims than x, which the result then has. */
+TEST(gelu_keeps_the_dims_that_constants_add)
+{
+    const float root = 1.41421356f, one = 1.0f, half = 0.5f;
+    build b;
+    build_begin(&b, 17);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "2,4");
+    sbit_value_id y = build_binary(&b, "Div", "d", x, build_constant(&b, "root", SBIT_F32, "1,1,1", &root));
+    y = build_binary(&b, "Add", "a", build_unary(&b, "Erf", "e", y), build_constant(&b, "one", SBIT_F32, "1", &one));
+    y = build_binary(&b, "Mul", "h", build_binary(&b, "Mul", "m", x, y), build_constant(&b, "half", SBIT_F32, "1", &half));
+    build_output(&b, y);
+    sbit_session *session = session_of(&b, NULL);
+    if (session != NULL) {
+        static float values[8];
+        fill(values, 8, 7);
+        set_floats(session, "x", "2,4", values);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        CHECK_EQ_I64(sbit_session_output(session, 0)->tensor.rank, 3);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
 }
 
 TEST(products_take_their_bias_and_gelu_is_one_step)

@@ -243,7 +243,7 @@ static int32_t sbit__pool_await(struct sbit__pool *pool, int32_t seen)
         }
         const uint64_t now = sbit__now_ns();
         since = since == 0 ? now : since;
-        if (now - since < SBIT__POOL_AWAKE_NS) {
+        if (now != 0 && now - since < SBIT__POOL_AWAKE_NS) {
             sbit__pool_yield();
             continue;
         }

@@ -24,7 +24,7 @@ typedef struct sbit__constants {
     bool *keep;              /* by value: read after the program is made */
     sbit__exec_node **stack; /* of nodes to compute, each for the one below it */
     size_t depth;
-    bool frees; /* blocks of the caller's constants */
+    bool fixed; /* no default may be replaced: what was made of constants is not made again */
 } sbit__constants;
 
 /* >>what may be computed */
@@ -138,13 +138,14 @@ static void sbit__constants_release(sbit__constants *fold, sbit__exec_value *val
     sbit_value_id id;
     id.idx = idx;
     const sbit_value_info *info = sbit_graph_value(fold->graph, id);
-    if (info->outer.idx != 0) {
-        return;
+    if (info->outer.idx != 0 || sbit_tensor_bytes(&info->constant) <= SBIT__CONSTANTS_NOW) {
+        return; /* from small ones shapes are inferred again, in bodies with each plan */
     }
     const bool same = source != NULL && sbit_graph_value_alive(source, id) &&
                       sbit_graph_value(source, id)->constant.data == info->constant.data;
-    if (sbit__graph_release_constant(fold->graph, id, true) ||
-        (same && sbit__graph_release_constant(source, id, fold->frees))) {
+    if (sbit__graph_release_constant(fold->graph, id, fold->fixed) ||
+        (same && sbit__graph_release_constant(
+                     source, id, fold->fixed && fold->program->desc.release_weights))) {
         fold->graph->values[idx]->info.constant.data = NULL;
         value->value.tensor.data = NULL;
         fold->session->infer.known[idx] = NULL;
@@ -319,6 +320,13 @@ static void sbit__constants_count_readers(sbit__constants *fold)
             fold->keep[data->captures[i].idx] = true;
         }
     }
+    for (sbit_node_id id = sbit_graph_first(fold->graph); id.idx != 0;
+         id = sbit_graph_next(fold->graph, id)) { /* not in this session: for taps and states */
+        const sbit_node *node = sbit_graph_node(fold->graph, id);
+        for (size_t i = 0; s->node_at[id.idx] == 0 && i < node->input_count; i++) {
+            fold->keep[node->inputs[i].idx] = true;
+        }
+    }
     for (uint32_t idx = 0; idx < s->value_limit; idx++) {
         fold->keep[idx] = fold->keep[idx] || s->wanted[idx] || fold->program->desc.keep_values ||
                           (root && idx < fold->program->kept_limit && fold->program->kept[idx]);
@@ -357,7 +365,6 @@ static sbit_status sbit__constants_sources(sbit__constants *fold, sbit_error *er
         }
         info = sbit_graph_value(fold->graph, id);
         if (info->is_constant || info->has_default) { /* a default: until something else is fed */
-            fold->frees = fold->frees && info->is_constant;
             SBIT__TRY(sbit__constants_share(fold, idx, &info->constant, error));
         } else if (info->outer.idx != 0) {
             fold->made->values[idx] =
@@ -484,7 +491,11 @@ static sbit_status sbit__constants_graph(sbit_program *program, const sbit_graph
     fold.program = program;
     fold.graph = graph;
     fold.made = made;
-    fold.frees = program->desc.release_weights;
+    fold.fixed = true;
+    for (size_t i = 0; i < sbit_graph_input_count(program->graph); i++) {
+        const sbit_value_id input = sbit_graph_input(program->graph, i);
+        fold.fixed = fold.fixed && !sbit_graph_value(program->graph, input)->has_default;
+    }
     status = sbit__constants_fill(&fold, error);
     sbit_session_destroy(fold.session);
     return status;

@@ -309,8 +309,9 @@ static sbit_status sbit__lower_gelu(sbit__lowering *lower, const sbit_node *erf,
             break;
         }
     }
-    if (!half || !times) {
-        return SBIT_OK;
+    if (!half || !times ||
+        sbit__lower_type(lower, tail.output)->rank != sbit__lower_type(lower, x)->rank) {
+        return SBIT_OK; /* the last: constants of more dims than x */
     }
     memset(&desc, 0, sizeof desc);
     desc.domain = "com.microsoft";

@@ -381,11 +381,41 @@ def check_optimized():
             c.check(False, "%s with %s: %s" % (name, ", ".join(theirs), why))
 
 
+def check_constants():
+    """Constants that an expanded operator brings along: in a branch, and beside a default that is fed."""
+    bias = numpy_helper.from_array(normal(24), "bias")
+    attend = helper.make_node("MultiHeadAttention", ["x", "x", "x", "bias"], ["y"], domain="com.microsoft", num_heads=2)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 8])
+    z = helper.make_tensor_value_info("z", TensorProto.FLOAT, [1, 3, 8])
+    branches = {"then_branch": helper.make_graph([attend], "then", [], [y], [bias]),
+                "else_branch": helper.make_graph([helper.make_node("Identity", ["x"], ["e"])], "else", [],
+                                                 [helper.make_tensor_value_info("e", TensorProto.FLOAT, [1, 3, 8])])}
+    less = [helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0), helper.make_node("Less", ["most", "large"], ["c"]),
+            helper.make_node("If", ["c"], ["z"], **branches)]
+    large = numpy_helper.from_array(np.array(1e9, f32), "large")
+    default = helper.make_tensor_value_info("bias", TensorProto.FLOAT, [24])
+    graphs = {"attention in a branch": helper.make_graph(less, "g", [x], [z], [large]),
+              "attention with a default fed": helper.make_graph([attend], "g", [x, default], [y], [bias])}
+    for name, graph in graphs.items():
+        path = os.path.join(c.TMP, "constants.onnx")
+        imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+        onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=9), path)
+        feeds = {i.name: normal(*[d.dim_value for d in i.type.tensor_type.shape.dim]) for i in graph.input}
+        try:
+            want = session(path).run(None, feeds)
+            errors = [off(g, w) for g, w in zip(ours(path, feeds, [graph.output[0].name]), want)]
+            c.check(all(not isinstance(e, str) and e < 2e-5 for e in errors), "%s: %s" % (name, errors))
+        except (RuntimeError, OSError) as why:
+            c.check(False, "%s: %s" % (name, why))
+
+
 def main():
     for kind in KINDS:
         if os.environ.get("SBIT_KIND", kind.__name__) == kind.__name__:
             check_kind(kind)
     if "SBIT_KIND" not in os.environ:
+        check_constants()
         check_optimized()
     c.finish("check_microsoft")
 
