@@ -383,6 +383,52 @@ TEST(recipes_reach_their_numbers)
     }
 }
 
+/* Float weights after the step compute what they did; six layers' heads of vit_tiny are turned. */
+TEST(hadamard_leaves_vit_tiny_as_it_is)
+{
+    static const char config_text[] = "STEPS: [hadamard]\nSTEP: {HADAMARD: {HEADS: true}}\n"
+                                      "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+                                      "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n";
+    char path[512];
+    sbit_ctx *ctx = NULL;
+    sbit_ctx_desc desc;
+    sbit_graph *graph = NULL;
+    sbit_qconfig *config = NULL;
+    sbit_quant *quant = NULL;
+    sbit_feed feed;
+    sbit_tensor all;
+    sbit_error error;
+    accept_result result;
+    if (!accept_wanted("quant.hadamard-float.vit_tiny", false)) {
+        return;
+    }
+    if (!test_shared("models/cifar10/vit_tiny.onnx", path, sizeof path)) {
+        SBIT_TEST_SKIP("the shared networks and images are missing");
+    }
+    memset(&desc, 0, sizeof desc);
+    memset(&error, 0, sizeof error);
+    memset(&result, 0, sizeof result);
+    memset(&feed, 0, sizeof feed);
+    desc.threads = test_threads();
+    const bool ok =
+        CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error) &&
+        CHECK_OK(sbit_graph_load(ctx, path, &graph, &error), error) &&
+        CHECK_OK(sbit_qconfig_read(ctx, config_text, strlen(config_text), &config, &error), error) &&
+        CHECK_OK(sbit_quant_create(graph, config, &quant, &error), error) &&
+        CHECK(accept_feed(ctx, "data/cifar10/train-20k.bin", 0, 32, &feed, &all)) &&
+        CHECK_OK(sbit_quant_calibrate(quant, &feed, &error), error);
+    sbit_feed_close(&feed);
+    if (ok && accept_measure(ctx, graph, sbit_quant_float_graph(quant), 200, &result)) {
+        const double db = sbit_diff_sqnr(&result.diff);
+        test_accept("quant.hadamard-float.vit_tiny", db, 90.0, db >= 90.0, "dB");
+        CHECK_EQ_I64(result.equal, result.images);
+    }
+    sbit_quant_destroy(quant);
+    sbit_qconfig_destroy(config);
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+}
+
 /* ---- photos: by the tool, which reads them if it was built with stb_image */
 
 /* Runs the tool on efficientnet_lite0's photos; its output (JSON) to `text`. */

@@ -1009,59 +1009,184 @@ static sbit_value_id rotated_model(build *b, const char *norm, bool norm_last)
     return build_node(b, "Gemm", "y", in, 3, &turned, 1);
 }
 
+enum { ROTATED_OUT = 5, ROTATED_ROWS = 64 };
+
+/* SQNR of the quantized model; *same: of the float model after the steps. */
+static double rotated_sqnr(build *b, const char *recipe, const char *dims, const float *x, size_t rows,
+                           double *same)
+{
+    sbit_qconfig *config = NULL;
+    sbit_quant *quant = NULL;
+    sbit_graph *q = NULL;
+    sbit_feed feed;
+    sbit_feed_desc desc;
+    static float y[3][ROTATED_ROWS * 4 * ROTATED_OUT];
+    memset(&feed, 0, sizeof feed);
+    build_do(b, sbit_qconfig_create(b->ctx, "generic", &config, &b->error), "config");
+    build_do(b, sbit_qconfig_set(config, "STEPS", recipe, &b->error), "set");
+    build_do(b, sbit_quant_create(b->graph, config, &quant, &b->error), "quant");
+    const sbit_tensor all = build_tensor(SBIT_F32, dims, x);
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = &all;
+    desc.input_count = 1;
+    build_do(b, sbit_feed_of_tensors(b->ctx, &desc, &feed, &b->error), "feed");
+    if (!b->failed) {
+        build_do(b, sbit_quant_calibrate(quant, &feed, &b->error), "calibrate");
+        build_do(b, sbit_quant_calc_qparams(quant, false, false, false, &b->error), "calc");
+        build_do(b, sbit_quant_build(quant, NULL, &q, &b->error), "build");
+    }
+    sbit_graph *const graphs[3] = {b->graph, sbit_quant_float_graph(quant), q};
+    for (int k = 0; k < 3 && !b->failed; k++) {
+        sbit_session *session = NULL;
+        build_do(b, sbit_session_create(graphs[k], NULL, &session, &b->error), "session");
+        build_do(b, sbit_session_set_input(session, "x", &all, &b->error), "x");
+        build_do(b, sbit_session_run(session, &b->error), "run");
+        memcpy(y[k], sbit_session_output(session, 0)->tensor.data,
+               rows * ROTATED_OUT * sizeof(float));
+        sbit_session_destroy(session);
+    }
+    *same = steps_sqnr(y[0], y[1], rows * ROTATED_OUT);
+    const double db = steps_sqnr(y[0], y[2], rows * ROTATED_OUT);
+    sbit_graph_destroy(q);
+    sbit_quant_destroy(quant);
+    sbit_qconfig_destroy(config);
+    sbit_feed_close(&feed);
+    return db;
+}
+
 TEST(hadamard_turns_the_stream)
 {
-    static float x[64 * 24];
+    static float x[ROTATED_ROWS * 24];
     static const char *const norms[] = {"LayerNormalization", "RMSNormalization"};
     sbit_rng rng = sbit_rng_seed(44);
-    for (int i = 0; i < 64 * 24; i++) {
+    for (int i = 0; i < ROTATED_ROWS * 24; i++) {
         x[i] = sbit_rng_normal(&rng);
     }
     for (int kind = 0; kind < 3; kind++) { /* 2: nothing can be turned */
-        double db[2] = {0.0, 0.0};
+        double db[2] = {0.0, 0.0}, same = 0.0;
         for (int turn = 0; turn < 2; turn++) {
             build b;
-            sbit_qconfig *config = NULL;
-            sbit_quant *quant = NULL;
-            sbit_graph *q = NULL;
-            sbit_feed feed;
-            sbit_feed_desc desc;
-            float y[3][64 * 5];
             build_begin(&b, 23);
             build_output(&b, rotated_model(&b, norms[kind % 2], kind == 2));
-            build_do(&b, sbit_qconfig_create(b.ctx, "generic", &config, &b.error), "config");
-            build_do(&b, sbit_qconfig_set(config, "STEPS", turn ? "[hadamard]" : "[]", &b.error),
-                     "set");
-            build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
-            const sbit_tensor all = build_tensor(SBIT_F32, "64,6,4", x);
-            memset(&desc, 0, sizeof desc);
-            desc.inputs = &all;
-            desc.input_count = 1;
-            build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-            if (!b.failed) {
-                build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate");
-                build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc");
-                build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build");
-            }
-            sbit_graph *const graphs[3] = {b.graph, sbit_quant_float_graph(quant), q};
-            for (int k = 0; k < 3 && !b.failed; k++) {
-                sbit_session *session = NULL;
-                build_do(&b, sbit_session_create(graphs[k], NULL, &session, &b.error), "session");
-                build_do(&b, sbit_session_set_input(session, "x", &all, &b.error), "x");
-                build_do(&b, sbit_session_run(session, &b.error), "run");
-                memcpy(y[k], sbit_session_output(session, 0)->tensor.data, sizeof y[k]);
-                sbit_session_destroy(session);
-            }
-            CHECK(steps_sqnr(y[0], y[1], 64 * 5) > 100.0); /* the same function */
-            db[turn] = steps_sqnr(y[0], y[2], 64 * 5);
-            sbit_graph_destroy(q);
-            sbit_quant_destroy(quant);
-            sbit_qconfig_destroy(config);
-            sbit_feed_close(&feed);
+            db[turn] =
+                rotated_sqnr(&b, turn ? "[hadamard]" : "[]", "64,6,4", x, ROTATED_ROWS, &same);
+            CHECK(same > 100.0); /* the same function */
             build_end(&b);
         }
         CHECK_MSG(kind == 2 ? db[1] >= db[0] && db[1] <= db[0] : db[1] > db[0] + 6.0,
                   "%s: %.1f dB, turned %.1f dB", norms[kind % 2], db[0], db[1]);
+    }
+}
+
+/* Attention of 2 heads of 4 channels, of which one in each has large values. */
+enum {
+    HEADS_FUSED,    /* q, k and v by one matrix, cut as PyTorch does */
+    HEADS_APART,    /* one matrix each; Gemm-like order of V's reshape */
+    HEADS_OPERATOR, /* the operator Attention, both heads with the same v */
+    HEADS_SEEN,     /* something else reads v */
+    HEADS_KINDS
+};
+
+static sbit_value_id heads_shape(build *b, sbit_value_id x, const int64_t *dims, int rank,
+                                 const int64_t *perm)
+{
+    char text[8];
+    snprintf(text, sizeof text, "%d", rank);
+    const sbit_value_id in[2] = {x, build_constant(b, "shape", SBIT_I64, text, dims)};
+    const sbit_value_id y = build_node(b, "Reshape", "shaped", in, 2, NULL, 0);
+    const sbit_attr order = build_ints("perm", perm, (size_t)rank);
+    return perm != NULL ? build_node(b, "Transpose", "ordered", &y, 1, &order, 1) : y;
+}
+
+/* Columns (of outs) or rows that hold v's large channel times `by`. */
+static sbit_value_id heads_weight(build *b, int ins, int outs, int first, bool columns, float by,
+                                  uint64_t seed)
+{
+    float w[8 * 24];
+    char dims[16];
+    sbit_rng rng = sbit_rng_seed(seed);
+    snprintf(dims, sizeof dims, "%d,%d", ins, outs);
+    for (int i = 0; i < ins * outs; i++) {
+        const int at = columns ? i % outs : i / outs;
+        w[i] = 0.4f * sbit_rng_normal(&rng) * (at >= first && at % 4 == 1 ? by : 1.0f);
+    }
+    return build_constant(b, "w", SBIT_F32, dims, w);
+}
+
+static sbit_value_id heads_model(build *b, int kind)
+{
+    static const int64_t fused[5] = {0, 3, 3, 2, 4}, fused_order[5] = {2, 0, 3, 1, 4},
+                         apart[4] = {0, 3, 2, 4}, order[4] = {0, 2, 1, 3}, back[3] = {0, 3, 8},
+                         turned[4] = {0, 1, 3, 2}, numbers[4] = {0, 1, 2, 3};
+    const sbit_value_id x = build_input(b, "x", SBIT_F32, "N,3,8");
+    sbit_value_id qkv[3], in[3], y = {0}, more = {0};
+    if (kind == HEADS_FUSED) {
+        in[0] = build_binary(b, "MatMul", "m", x, heads_weight(b, 8, 24, 16, true, 60.0f, 1));
+        in[0] = build_binary(b, "Add", "a", in[0], build_weights(b, "c", "24", 2));
+        const sbit_value_id cut = heads_shape(b, in[0], fused, 5, fused_order);
+        for (int i = 0; i < 3; i++) {
+            const sbit_value_id slice[4] = {
+                cut, build_constant(b, "from", SBIT_I64, "1", numbers + i),
+                build_constant(b, "to", SBIT_I64, "1", numbers + i + 1),
+                build_constant(b, "axis", SBIT_I64, "1", numbers)};
+            in[0] = build_node(b, "Slice", "slice", slice, 4, NULL, 0);
+            in[1] = slice[3];
+            qkv[i] = build_node(b, "Squeeze", "one", in, 2, NULL, 0);
+        }
+    } else {
+        for (int i = 0; i < 3; i++) {
+            const int outs = kind == HEADS_OPERATOR && i > 0 ? 4 : 8;
+            qkv[i] = build_binary(b, "MatMul", "m", x,
+                                  heads_weight(b, 8, outs, i == 2 ? 0 : 99, true, 60.0f,
+                                               3 + (uint64_t)i));
+            more = qkv[i];
+            if (kind != HEADS_OPERATOR) {
+                qkv[i] = heads_shape(b, qkv[i], apart, 4, order);
+            }
+        }
+    }
+    if (kind == HEADS_OPERATOR) {
+        const sbit_attr attrs[2] = {build_int("q_num_heads", 2), build_int("kv_num_heads", 1)};
+        y = build_node(b, "Attention", "attention", qkv, 3, attrs, 2);
+    } else {
+        const sbit_attr perm = build_ints("perm", turned, 4);
+        const sbit_value_id k = build_node(b, "Transpose", "k", &qkv[1], 1, &perm, 1);
+        const sbit_value_id scores = build_binary(b, "MatMul", "scores", qkv[0], k);
+        const sbit_value_id p = build_unary(b, "Softmax", "p", scores);
+        const sbit_attr again = build_ints("perm", order, 4);
+        y = build_binary(b, "MatMul", "pv", p, qkv[2]);
+        y = build_node(b, "Transpose", "heads", &y, 1, &again, 1);
+        y = heads_shape(b, y, back, 3, NULL);
+    }
+    y = build_binary(b, "MatMul", "o", y, heads_weight(b, 8, ROTATED_OUT, 0, false, 1.0f / 60.0f, 9));
+    if (kind == HEADS_SEEN) {
+        y = build_binary(b, "Add", "sum", y,
+                         build_binary(b, "MatMul", "seen", build_unary(b, "Tanh", "tanh", more),
+                                      build_weights(b, "s", "8,5", 11)));
+    }
+    return y;
+}
+
+TEST(hadamard_turns_heads)
+{
+    static float x[ROTATED_ROWS * 24];
+    sbit_rng rng = sbit_rng_seed(45);
+    for (int i = 0; i < ROTATED_ROWS * 24; i++) {
+        x[i] = sbit_rng_normal(&rng);
+    }
+    for (int kind = 0; kind < HEADS_KINDS; kind++) {
+        double db[2] = {0.0, 0.0}, same = 0.0;
+        for (int turn = 0; turn < 2; turn++) {
+            build b;
+            build_begin(&b, 23);
+            build_output(&b, heads_model(&b, kind));
+            db[turn] =
+                rotated_sqnr(&b, turn ? "[hadamard]" : "[]", "64,3,8", x, ROTATED_ROWS * 3, &same);
+            CHECK_MSG(same > 100.0, "%d: %.1f dB", kind, same);
+            build_end(&b);
+        }
+        CHECK_MSG(kind == HEADS_SEEN ? db[1] >= db[0] && db[1] <= db[0] : db[1] > db[0] + 2.0,
+                  "%d: %.1f dB, turned %.1f dB", kind, db[0], db[1]);
     }
 }
 
