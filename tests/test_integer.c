@@ -60,6 +60,18 @@ static void random_store(sbit__q8_store *store, int kind)
     store->hi = below(2) ? 255 : store->lo + (int32_t)below(256 - store->lo);
 }
 
+static void random_pair(sbit__q8_pair *pair)
+{
+    memset(pair, 0, sizeof *pair);
+    pair->op = SBIT__BINARY_ADD;
+    pair->scale_a = 0.001f + sbit_rng_uniform(&rng);
+    pair->scale_b = 0.001f + sbit_rng_uniform(&rng);
+    pair->scale_y = 0.01f + sbit_rng_uniform(&rng);
+    pair->zero_a = (int32_t)below(256);
+    pair->zero_b = (int32_t)below(256);
+    random_store(&pair->store, SBIT__Q8_U8);
+}
+
 static void check_same(const void *got, const void *want, size_t bytes, const char *what,
                        const char *isa, int64_t a, int64_t b)
 {
@@ -85,8 +97,9 @@ static void check_tile(const sbit__q8_kernels *kernels, const char *isa, int64_t
     float *scale = random_f32(width, 0.01f), *shift = random_f32(width, 30.0f);
     int64_t offsets[4];
     const uint8_t *row[64];
-    char got[64 * 80 * 4], want[64 * 80 * 4];
+    static char got[64 * 80 * 4], want[64 * 80 * 4];
     sbit__q8_tile tile;
+    sbit__q8_pair added;
     memset(&tile, 0, sizeof tile);
     tile.taps = taps;
     tile.depth = depth;
@@ -100,6 +113,13 @@ static void check_tile(const sbit__q8_kernels *kernels, const char *isa, int64_t
     tile.shift = below(3) == 0 ? shift : NULL;
     tile.out_stride = stride;
     random_store(&tile.store, kind);
+    uint8_t *other = (uint8_t *)random_bytes((size_t)(rows * stride));
+    if (kind == SBIT__Q8_U8 && below(2)) {
+        random_pair(&added);
+        added.zero_a = tile.store.zero;
+        tile.added = &added;
+        tile.other = other;
+    }
     for (int64_t i = 0; i < weight_bytes; i++) { /* zeros beyond the depth, extremes now and then */
         const int64_t k = i / (4 * width) % quads * 4 + i % 4;
         weights[i] = (int8_t)(k >= depth ? 0 : below(4) == 0 ? -128 : weights[i]);
@@ -119,6 +139,7 @@ static void check_tile(const sbit__q8_kernels *kernels, const char *isa, int64_t
     sbit__q8_tile__ref(&tile, rows, row, sums, want);
     check_same(got, want, sizeof got, "q8_tile", isa, rows, columns);
     free(x), free(weights), free(bias), free(factor), free(sums), free(scale), free(shift);
+    free(other);
 }
 
 static void tile_on(const sbit__q8_kernels *kernels, const char *isa)
@@ -210,14 +231,8 @@ static void elements_on(const sbit__q8_kernels *kernels, const char *isa)
         uint8_t got[256], want[256];
         float sums_got[256], sums_want[256];
         sbit__q8_pair pair;
-        memset(&pair, 0, sizeof pair);
+        random_pair(&pair);
         pair.op = n % 3 == 0 ? SBIT__BINARY_ADD : n % 3 == 1 ? SBIT__BINARY_SUB : SBIT__BINARY_MUL;
-        pair.scale_a = 0.001f + sbit_rng_uniform(&rng);
-        pair.scale_b = 0.001f + sbit_rng_uniform(&rng);
-        pair.scale_y = 0.01f + sbit_rng_uniform(&rng);
-        pair.zero_a = (int32_t)below(256);
-        pair.zero_b = (int32_t)below(256);
-        random_store(&pair.store, SBIT__Q8_U8);
         memset(got, 1, sizeof got);
         memset(want, 1, sizeof want);
         kernels->q8_binary(&pair, n, a, b, got);
@@ -331,7 +346,7 @@ static void check_conv(sbit_ctx *ctx, const conv_case *c, bool is_unsigned, bool
     void *packed = malloc(conv.packed_bytes), *scratch = malloc(conv.scratch_bytes);
     int32_t *y = (int32_t *)malloc((size_t)(out_pixels * c->out) * sizeof *y);
     sbit__q8_conv_pack(ctx, &conv, &weights, packed);
-    sbit__q8_conv_run(ctx, &conv, x, packed, y, scratch);
+    sbit__q8_conv_run(ctx, &conv, x, packed, NULL, y, scratch);
     for (int64_t p = 0; p < out_pixels; p++) {
         const int64_t at[3] = {p / shape.out[2] / shape.out[1] % shape.out[0],
                                p / shape.out[2] % shape.out[1], p % shape.out[2]};

@@ -237,6 +237,17 @@ static void check_graph(build *b, sbit_value_id x, float scale, sbit_dtype dtype
     check_sets(b);
 }
 
+static sbit_status look(const sbit_graph *graph, sbit_value_id id, const sbit_value *value,
+                        void *user, sbit_error *error)
+{
+    (void)graph;
+    (void)id;
+    (void)value;
+    (void)error;
+    ++*(int *)user;
+    return SBIT_OK;
+}
+
 #define EACH_DTYPE(dtype)                                                                          \
     for (sbit_dtype dtype = SBIT_U8; dtype != SBIT_UNDEFINED;                                      \
          dtype = dtype == SBIT_U8 ? SBIT_I8 : SBIT_UNDEFINED)
@@ -480,6 +491,94 @@ TEST(elementwise)
             check_graph(&b, y, 0.04f, dtype, 70, names[i % 3], 0);
             build_end(&b);
         }
+    }
+}
+
+/* The bytes with all steps in one, and where somebody looks at what the product made. */
+static void check_added(build *b, sbit_value_id product, const char *op_type)
+{
+    const sbit_value_id inner = product;
+    sbit_session_desc desc;
+    int looks = 0;
+    memset(&desc, 0, sizeof desc);
+    desc.tap_fn = look;
+    desc.tap_user = &looks;
+    desc.taps = &inner;
+    desc.tap_count = 1;
+    CHECK_EQ_I64(count_nodes(b, NULL, "QAdd"), 0);
+    CHECK_EQ_I64(count_nodes(b, &desc, "QAdd"), 1);
+    const result one = run(b, NULL), steps = run(b, &desc);
+    CHECK_EQ_I64(looks, 1);
+    CHECK_MSG(one.size > 0 && one.size == steps.size &&
+                  memcmp(one.bytes, steps.bytes, one.size) == 0,
+              "%s: other bits in one step", op_type);
+    free(one.bytes);
+    free(steps.bytes);
+}
+
+TEST(products_add_another_tensor)
+{
+    static const struct {
+        const char *input, *dims, *other;
+        int64_t group;
+        bool relu, first;
+    } cases[] = {
+        {"2,20,5,5", "20,20,3,3", "2,20,5,5", 1, true, true},
+        {"1,70,5,5", "70,1,3,3", "1,70,5,5", 70, false, false},
+        {"1,12,7,7", "150,12,1,1", "1,150,7,7", 1, true, false},
+        {"N,12,7,7", "8,3,3,3", "N,8,7,7", 4, false, true},
+        {"2,5,20", "20,37", "2,5,37", 0, false, true}, /* MatMul */
+    };
+    EACH_DTYPE(dtype)
+    {
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            build b;
+            build_begin(&b, 17);
+            sbit_value_id in[2];
+            sbit_value_id x = pair(&b, build_input(&b, "x", SBIT_F32, cases[i].input), 0.02f, dtype, 120);
+            const sbit_value_id z =
+                pair(&b, build_input(&b, "z", SBIT_F32, cases[i].other), 0.03f, dtype, 90);
+            if (cases[i].group > 0) {
+                x = conv(&b, x, cases[i].dims, cases[i].group, true);
+            } else {
+                in[0] = x;
+                in[1] = weight(&b, cases[i].dims, 1, 0.004f);
+                x = build_node(&b, "MatMul", "matmul", in, 2, NULL, 0);
+            }
+            const sbit_value_id product =
+                quantize(&b, x, 0.035f, dtype, 110 - (dtype == SBIT_I8 ? 128 : 0));
+            x = dequantize(&b, product, 0.035f, dtype, 110 - (dtype == SBIT_I8 ? 128 : 0));
+            x = cases[i].first ? build_binary(&b, "Add", "y", x, z) : build_binary(&b, "Add", "y", z, x);
+            x = cases[i].relu ? build_unary(&b, "Relu", "r", x) : x;
+            check_graph(&b, x, 0.04f, dtype, 70, cases[i].group > 0 ? "QConv" : "QMatMul", 4);
+            check_added(&b, product, cases[i].dims);
+            build_end(&b);
+        }
+    }
+}
+
+/* Two products whose results meet: the later one adds. One that is spread out, or read with
+ * another scale, or used twice: none does. */
+TEST(products_that_do_not_add)
+{
+    for (int i = 0; i < 4; i++) {
+        build b;
+        build_begin(&b, 17);
+        const sbit_value_id x = pair(&b, build_input(&b, "x", SBIT_F32, "1,8,5,5"), 0.02f, SBIT_U8, 120);
+        const sbit_value_id z =
+            pair(&b, build_input(&b, "z", SBIT_F32, i == 1 ? "1,8,1,1" : "1,8,5,5"), 0.03f, SBIT_U8, 90);
+        const sbit_value_id q = quantize(&b, conv(&b, x, "8,8,3,3", 1, true), 0.03f, SBIT_U8, 100);
+        const sbit_value_id y = dequantize(&b, q, i == 2 ? 0.04f : 0.03f, SBIT_U8, 100);
+        const sbit_value_id other =
+            i == 0 ? pair(&b, conv(&b, z, "8,8,1,1", 1, false), 0.02f, SBIT_U8, 80) : z;
+        build_output(&b, quantize(&b, build_binary(&b, "Add", "y", y, other), 0.05f, SBIT_U8, 99));
+        if (i == 3) {
+            build_output(&b, q);
+        }
+        CHECK_EQ_I64(count_nodes(&b, NULL, "QAdd"), i == 0 ? 0 : 1);
+        CHECK_EQ_I64(count_nodes(&b, NULL, "QConv"), i == 0 ? 2 : 1);
+        CHECK(differences(&b) <= 4);
+        build_end(&b);
     }
 }
 
@@ -935,17 +1034,6 @@ TEST(threads_share_a_program_of_integers)
     build_end(&b);
 }
 #endif
-
-static sbit_status look(const sbit_graph *graph, sbit_value_id id, const sbit_value *value,
-                        void *user, sbit_error *error)
-{
-    (void)graph;
-    (void)id;
-    (void)value;
-    (void)error;
-    ++*(int *)user;
-    return SBIT_OK;
-}
 
 TEST(what_somebody_looks_at_stays)
 {

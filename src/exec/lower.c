@@ -199,6 +199,17 @@ SBIT__FN uint32_t sbit__lower_axes(const sbit__lowering *lower, const sbit_node 
     return seen;
 }
 
+SBIT__FN bool sbit__lower_in_loop(const sbit_graph *graph)
+{
+    while (sbit_graph_parent(graph) != NULL) {
+        if (sbit_graph_input_count(graph) > 0) {
+            return true;
+        }
+        graph = sbit_graph_parent(graph);
+    }
+    return false;
+}
+
 SBIT__FN bool sbit__lower_before(const sbit__lowering *lower, const sbit_node *a,
                                  const sbit_node *b)
 {

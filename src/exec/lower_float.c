@@ -80,18 +80,6 @@ static bool sbit__lower_is_sum(const sbit__lowering *lower, const sbit_node *nod
            sbit__lower_is(lower, node, "Gemm") || sbit__lower_is(lower, node, "MatMul");
 }
 
-/* What loops say of shapes holds for the rounds that infer has seen. */
-static bool sbit__lower_in_loop(const sbit_graph *graph)
-{
-    while (sbit_graph_parent(graph) != NULL) {
-        if (sbit_graph_input_count(graph) > 0) {
-            return true;
-        }
-        graph = sbit_graph_parent(graph);
-    }
-    return false;
-}
-
 /* The other operand of an Add, if it surely has the same type. */
 static sbit_value_id sbit__lower_other(const sbit__lowering *lower, const sbit_node *add,
                                        sbit_value_id id)

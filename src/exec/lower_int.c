@@ -6,6 +6,7 @@
  *       without the Q                                    the same with a float result
  *   the same with ConvTranspose, windows side by side    QConv and DepthToSpace
  *   DQ, DQ -> Add, Sub, Mul [-> Relu, Clip] -> Q         QAdd, QSub, QMul
+ *   one of those three products -> QAdd with a tensor of the same shape     the product, which adds
  *   DQ ... -> Concat -> Q                                QConcat
  *   DQ -> AveragePool, GlobalAveragePool, ReduceMean over positions, Softmax -> Q      Q...
  *   DQ(x) -> elementwise operators on x and numbers -> Q QTable: Gelu in pieces, or none at all
@@ -987,6 +988,56 @@ static sbit_status sbit__int_binary(sbit__lowering *lower, const sbit_node *node
     return sbit__int_replace(lower, build, NULL, op_type, &tail.output, 1, error);
 }
 
+/* The product that makes input i of a QAdd, for it alone, and could add what stands beside. */
+static const sbit_node *sbit__int_adder(const sbit__lowering *lower, const sbit_node *add, size_t i)
+{
+    static const char *const products[] = {"QConv", "QMatMul", "QGemm"};
+    const sbit_value_id own = add->inputs[i], other = add->inputs[3 - i];
+    const sbit_node *node = sbit__lower_producer(lower, own);
+    float made = 0.0f, read = 0.0f;
+    size_t at = 0;
+    while (node != NULL && at < 3 && !sbit__streq(node->op_type, products[at])) {
+        at++;
+    }
+    if (node == NULL || at == 3 || !sbit__streq(node->domain, "sbit") || node->input_count > 9 ||
+        sbit__lower_user(lower, own) != add || own.idx == other.idx ||
+        sbit__lower_constant(lower, node->inputs[3]) == NULL || sbit__lower_in_loop(lower->graph) ||
+        !sbit__same_dims(sbit__lower_type(lower, own), sbit__lower_type(lower, other)) ||
+        !sbit__lower_scalar(lower, node->inputs[at == 2 ? 7 : 6], &made) ||
+        !sbit__lower_scalar(lower, add->inputs[i + 1], &read) || made != read) {
+        return NULL;
+    }
+    const sbit_tensor *zero_made = sbit__lower_constant(lower, node->inputs[at == 2 ? 8 : 7]);
+    const sbit_tensor *zero_read = sbit__lower_constant(lower, add->inputs[i + 2]);
+    return sbit__tensor_i64_at(zero_made, 0) == sbit__tensor_i64_at(zero_read, 0) ? node : NULL;
+}
+
+static sbit_status sbit__int_residual(sbit__lowering *lower, const sbit_node *node,
+                                      sbit_error *error)
+{
+    sbit__int_build *build = sbit__int_begin(lower);
+    if (!sbit__streq(node->domain, "sbit") || !sbit__streq(node->op_type, "QAdd")) {
+        return SBIT_OK;
+    }
+    const sbit_node *first = sbit__int_adder(lower, node, 0);
+    const sbit_node *second = sbit__int_adder(lower, node, 3);
+    const bool later = /* of two the one that is computed last */
+        first == NULL || (second != NULL && sbit__lower_before(lower, first, second));
+    const sbit_node *product = later ? second : first;
+    if (product == NULL || !sbit__int_attrs(build, product)) {
+        return SBIT_OK;
+    }
+    memcpy(build->inputs, product->inputs, product->input_count * sizeof build->inputs[0]);
+    memcpy(build->inputs + 9, node->inputs + (later ? 0 : 3), 3 * sizeof build->inputs[0]);
+    memcpy(build->inputs + 12, node->inputs + 6, 2 * sizeof build->inputs[0]);
+    build->input_count = 14;
+    build->attrs[build->attr_count++] = sbit__attr_int("sum_lo", sbit_node_int(node, "lo", 0));
+    build->attrs[build->attr_count++] = sbit__attr_int("sum_hi", sbit_node_int(node, "hi", 255));
+    sbit__int_node(build, product->id);
+    sbit__int_node(build, node->id);
+    return sbit__int_replace(lower, build, NULL, product->op_type, node->outputs, 1, error);
+}
+
 static sbit_status sbit__int_concat(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     sbit__int_param x, q;
@@ -1694,6 +1745,7 @@ static const sbit__lower_entry sbit__lower_int_table[] = {
     {"Pad", sbit__int_pad},
     {"Resize", sbit__int_resize},
     {"Upsample", sbit__int_resize},
+    {NULL, sbit__int_residual},
     {NULL, sbit__int_why},
 };
 

@@ -223,7 +223,7 @@ static sbit_status sbit__layout_finish(sbit__lowering *lower, sbit_node_id id,
 static sbit_status sbit__layout_want(sbit__lowering *lower, const sbit_node *node,
                                      sbit_error *error)
 {
-    static const size_t zeros_of_conv[] = {2, 7}, zeros_of_pool[] = {2, 4};
+    static const size_t zeros_of_conv[] = {2, 7, 11, 13}, zeros_of_pool[] = {2, 4};
     const bool conv = strcmp(node->op_type, "QConv") == 0;
     const bool max = strcmp(node->op_type, "QMaxPool") == 0;
     const size_t *zeros = conv ? zeros_of_conv : zeros_of_pool;
@@ -236,7 +236,10 @@ static sbit_status sbit__layout_want(sbit__lowering *lower, const sbit_node *nod
         return SBIT_OK;
     }
     SBIT__TRY(sbit__layout_last(lower, node->inputs[0], node, &build->inputs[0], error));
-    for (size_t i = 0; !max && i < 2 && zeros[i] < build->input_count; i++) {
+    if (conv && sbit__lower_in(node, 9).idx != 0) { /* what is added */
+        SBIT__TRY(sbit__layout_last(lower, node->inputs[9], node, &build->inputs[9], error));
+    }
+    for (size_t i = 0; !max && i < (conv ? 4 : 2) && zeros[i] < build->input_count; i++) {
         SBIT__TRY(sbit__layout_zero(lower, &build->inputs[zeros[i]], error));
     }
     build->attrs[build->attr_count++] = sbit__attr_int("channels_last", 1);

@@ -101,6 +101,8 @@ SBIT__FN sbit_value_id sbit__lower_in(const sbit_node *node, size_t index);
 /* The axes of a reduction as bits; 0: not known. */
 SBIT__FN uint32_t sbit__lower_axes(const sbit__lowering *lower, const sbit_node *node,
                                    int32_t rank);
+/* What loops say of shapes holds for the rounds that infer has seen. */
+SBIT__FN bool sbit__lower_in_loop(const sbit_graph *graph);
 /* a stands before b. */
 SBIT__FN bool sbit__lower_before(const sbit__lowering *lower, const sbit_node *a,
                                  const sbit_node *b);

@@ -259,13 +259,14 @@ static void sbit__last_job_store(sbit__last_job *job)
 SBIT__FN void sbit__last_activate(const sbit__last_job *job, int64_t rows, int64_t columns,
                                   int64_t step, float *y)
 {
-    for (int64_t i = 0; (job->adds || job->activates) && i < rows; i++, y += step) {
+    for (int64_t i = 0; (job->adds || job->activates) && i < rows; i++) {
+        float *to = y + i * step;
         if (job->adds) {
-            const float *residual = job->epilogue->residual + (y - job->y);
-            job->elements->f32_binary(SBIT__BINARY_ADD, columns, y, 1, residual, 1, y);
+            const float *residual = job->epilogue->residual + (to - job->y);
+            job->elements->f32_binary(SBIT__BINARY_ADD, columns, to, 1, residual, 1, to);
         }
         if (job->activates) {
-            job->elements->f32_activate(columns, y, job->epilogue);
+            job->elements->f32_activate(columns, to, job->epilogue);
         }
     }
 }

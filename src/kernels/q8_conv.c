@@ -348,7 +348,7 @@ SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
 typedef struct sbit__q8_job {
     const sbit__q8_conv *conv;
     const sbit__q8_kernels *kernels;
-    const uint8_t *x;
+    const uint8_t *x, *other;
     const void *packed;
     char *y, *scratch;
 } sbit__q8_job;
@@ -476,7 +476,7 @@ static void sbit__q8_unit_group(const sbit__q8_unit *unit, int64_t group)
         tile.columns = sbit__smaller(out - first, tile.width);
         tile.weights = at.weights + first * conv->taps * quads * 4;
         tile.next = tile.weights;
-        if (conv->parts == 1 && first + tile.width < out) {
+        if (conv->parts == 1 && first + 2 * tile.width <= conv->columns) { /* as wide as this */
             tile.next = tile.weights + tile.width * conv->taps * quads * 4;
         }
         tile.bias = at.bias + first;
@@ -485,6 +485,8 @@ static void sbit__q8_unit_group(const sbit__q8_unit *unit, int64_t group)
         tile.shift = conv->has_shift ? at.shift + first : NULL;
         if (number % conv->parts == unit->part) {
             const int64_t to = unit->out_pixel * shape->out_channels + group * out + first;
+            tile.added = conv->adds ? &conv->added : NULL;
+            tile.other = conv->adds ? unit->job->other + to : NULL;
             kernels->q8_tile(&tile, pixels, unit->row, unit->sums,
                              unit->job->y + to * sbit__q8_out_bytes(conv));
         }
@@ -524,6 +526,12 @@ static void sbit__q8_unit_depthwise(const sbit__q8_unit *unit)
             unit->job->kernels->q8_depthwise(&last, 1, x + whole * d.in_stride,
                                              y + whole * d.out_stride * sbit__q8_out_bytes(conv));
         }
+    }
+    if (conv->adds) {
+        const int64_t to = unit->out_pixel * shape->out_channels;
+        uint8_t *y = (uint8_t *)(void *)unit->job->y + to;
+        unit->job->kernels->q8_binary(&conv->added, unit->rows * shape->out[2] * shape->out_channels,
+                                      y, unit->job->other + to, y);
     }
 }
 
@@ -576,7 +584,7 @@ static void sbit__q8_run_range(void *task, int64_t begin, int64_t end, int32_t w
 }
 
 SBIT__FN void sbit__q8_conv_run(sbit_ctx *ctx, const sbit__q8_conv *conv, const uint8_t *x,
-                                const void *packed, void *y, void *scratch)
+                                const void *packed, const uint8_t *other, void *y, void *scratch)
 {
     const sbit__conv_shape *shape = &conv->shape;
     const int64_t units = shape->batch * shape->out[0] * conv->bands * conv->parts;
@@ -587,6 +595,7 @@ SBIT__FN void sbit__q8_conv_run(sbit_ctx *ctx, const sbit__q8_conv *conv, const 
     job.kernels = sbit__q8_of(ctx);
     job.x = x;
     job.packed = packed;
+    job.other = other;
     job.y = (char *)y;
     job.scratch = (char *)scratch;
     sbit__parallel_range(ctx, units, 1 + SBIT__Q8_WORTH_A_THREAD / (2 * (unit_macs + 1)),

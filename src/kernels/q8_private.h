@@ -31,6 +31,14 @@ typedef struct sbit__q8_store {
     int32_t zero, lo, hi; /* U8 */
 } sbit__q8_store;
 
+/* y = Q(DQ(a) op DQ(b)) in float32, with true division. */
+typedef struct sbit__q8_pair {
+    sbit__binary op; /* ADD, SUB, MUL */
+    float scale_a, scale_b, scale_y;
+    int32_t zero_a, zero_b;
+    sbit__q8_store store; /* U8 */
+} sbit__q8_pair;
+
 /* One panel of columns. A row's sum is over `taps` runs of `depth` bytes, run t beginning at
  * offsets[t] from the row's pointer; whole groups of 4 are read. Per-column arrays have `width`
  * entries, of which `columns` are stored. */
@@ -43,7 +51,9 @@ typedef struct sbit__q8_tile {
     const int32_t *factor;      /* NULL: none; v += row_sums[row] * factor[column] */
     const float *scale, *shift; /* shift NULL: none; both unused for I32 */
     sbit__q8_store store;
-    int64_t out_stride; /* elements between rows of the output */
+    const sbit__q8_pair *added; /* ADD, zero_a = store.zero; NULL, or U8: y = added(byte, other) */
+    const uint8_t *other;       /* laid out as the output */
+    int64_t out_stride;         /* elements between rows of the output */
     const int8_t *next; /* weights that come behind these and are fetched meanwhile; or these */
 } sbit__q8_tile;
 
@@ -62,14 +72,6 @@ typedef struct sbit__q8_depthwise {
     int64_t in_stride, out_stride; /* elements between pixels */
     int64_t below;                 /* elements; 0: the second output is not wanted */
 } sbit__q8_depthwise;
-
-/* y = Q(DQ(a) op DQ(b)) in float32, with true division. */
-typedef struct sbit__q8_pair {
-    sbit__binary op; /* ADD, SUB, MUL */
-    float scale_a, scale_b, scale_y;
-    int32_t zero_a, zero_b;
-    sbit__q8_store store; /* U8 */
-} sbit__q8_pair;
 
 #define SBIT__Q8_LIST(X)                                                                           \
     X(void, q8_tile,                                                                               \
@@ -117,6 +119,8 @@ typedef struct sbit__q8_conv {
     int32_t zero_x;  /* of x; what padding is filled with */
     bool has_factor; /* weights have zero points */
     bool has_shift;  /* there is a float bias */
+    bool adds;       /* another tensor, as a tile does */
+    sbit__q8_pair added;
     bool depthwise, copies, merges;
     int64_t taps, depth;              /* of a run; taps are quadruples when depthwise */
     int64_t joined;                   /* pixels that a depthwise convolution takes as one */
@@ -139,14 +143,14 @@ typedef struct sbit__q8_weights {
     const int32_t *zero;                       /* zero points of the weights, NULL: 0 */
 } sbit__q8_weights;
 
-/* Fills in everything behind has_shift; no failure. Packed weights depend on channels, kernel and
+/* Fills in everything behind `added`; no failure. Packed weights depend on channels, kernel and
  * instruction set, never on the image. */
 SBIT__FN void sbit__q8_conv_plan(const sbit_ctx *ctx, sbit__q8_conv *conv);
 SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
                                  const sbit__q8_weights *weights, void *packed);
-/* x [batch][positions][in_channels], y alike, of the store's type */
+/* x [batch][positions][in_channels], y alike, of the store's type; other: what is added, as y */
 SBIT__FN void sbit__q8_conv_run(sbit_ctx *ctx, const sbit__q8_conv *conv, const uint8_t *x,
-                                const void *packed, void *y, void *scratch);
+                                const void *packed, const uint8_t *other, void *y, void *scratch);
 
 /* Which channel of a block stands at place `at` in the arrays of a depthwise convolution. */
 SBIT__INLINE int64_t sbit__q8_lane(int64_t block, int64_t at)

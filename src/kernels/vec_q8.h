@@ -67,12 +67,86 @@ SBIT__V_INLINE void SBIT__V(q8_put)(const sbit__q8_store *store, int64_t n, SBIT
     ((uint8_t *)out + at, n, SBIT__V(add_i32)(SBIT__V(round)(f), SBIT__V(set_i32)(store->zero)));
 }
 
+SBIT__V_INLINE SBIT__V(vf)
+    SBIT__V(q8_dequantize)(const uint8_t *x, int64_t n, SBIT__V(vi) zero, SBIT__V(vf) scale)
+{
+    const SBIT__V(vi) q = SBIT__V(sub_i32)(SBIT__V(load_u8)(x, n), zero);
+    return SBIT__V(mul_f32)(SBIT__V(to_f32)(q), scale);
+}
+
+typedef struct SBIT__V(q8_factors) {
+    SBIT__V(vf) a, b, y;
+    SBIT__V(vi) zero_b;
+    float inverse; /* of y; 0: quotients could leave the usual range */
+} SBIT__V(q8_factors);
+
+SBIT__V_INLINE SBIT__V(q8_factors) SBIT__V(q8_factors_of)(const sbit__q8_pair *pair)
+{
+    const bool usual = pair->scale_a > 1e-9f && pair->scale_b > 1e-9f && pair->scale_y > 1e-9f &&
+                       pair->scale_a < 1e9f && pair->scale_b < 1e9f && pair->scale_y < 1e9f;
+    SBIT__V(q8_factors) by;
+    by.a = SBIT__V(set_f32)(pair->scale_a);
+    by.b = SBIT__V(set_f32)(pair->scale_b);
+    by.y = SBIT__V(set_f32)(pair->scale_y);
+    by.zero_b = SBIT__V(set_i32)(pair->zero_b);
+    by.inverse = usual ? 1.0f / pair->scale_y : 0.0f;
+    return by;
+}
+
 /* >>tile */
+
+/* Rows of sums that are added to `other`. */
+SBIT__V_TARGET static void SBIT__V(q8_put_added)(const sbit__q8_tile *tile, int64_t rows,
+                                                 const int32_t *sums, uint8_t *out, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes), vectors = tile->width / lanes;
+    const sbit__q8_store *own = &tile->store, *store = &tile->added->store;
+    const SBIT__V(q8_factors) by = SBIT__V(q8_factors_of)(tile->added);
+    const SBIT__V(vf) own_lo = SBIT__V(set_f32)((float)(own->lo - own->zero));
+    const SBIT__V(vf) own_hi = SBIT__V(set_f32)((float)(own->hi - own->zero));
+    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(store->lo - store->zero));
+    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(store->hi - store->zero));
+    const SBIT__V(vi) zero = SBIT__V(set_i32)(store->zero);
+    for (int64_t i = 0; i < rows; i++, at += tile->out_stride) {
+        SBIT__V(vi) q[4];
+        SBIT__UNROLL for (int64_t j = 0; j < 4; j++)
+        {
+            const int64_t c = j * lanes;
+            if (j >= vectors) {
+                break;
+            }
+            SBIT__V(vf)
+            f = SBIT__V(mul_f32)(SBIT__V(to_f32)(SBIT__V(load_i32)(sums + i * tile->width + c)),
+                                 SBIT__V(load_f32)(tile->scale + c, lanes));
+            if (tile->shift != NULL) {
+                f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(tile->shift + c, lanes));
+            }
+            f = SBIT__V(to_f32)(SBIT__V(round)(SBIT__V(clamp_f32)(f, own_lo, own_hi)));
+            f = SBIT__V(add_f32)(SBIT__V(mul_f32)(f, by.a),
+                                 SBIT__V(q8_dequantize)(tile->other + at + c, tile->columns - c,
+                                                        by.zero_b, by.b));
+            f = SBIT__V(clamp_f32)(SBIT__V(quotient)(f, by.y, by.inverse), lo, hi);
+            q[j] = SBIT__V(add_i32)(SBIT__V(round)(f), zero);
+            if (vectors < 4) {
+                SBIT__V(store_u8)(out + at + c, tile->columns - c, q[j]);
+            }
+        }
+        if (vectors == 4) {
+            SBIT__V(store_bytes)
+            (out + at, tile->columns,
+             SBIT__V(in_order)(SBIT__V(narrow)(q[0], q[1], q[2], q[3])));
+        }
+    }
+}
 
 /* Rows that q8_body does not store itself: `vectors` sums each. */
 SBIT__V_TARGET static void SBIT__V(q8_put_rows)(const sbit__q8_tile *tile, int64_t rows,
                                                 const int32_t *sums, void *out, int64_t at)
 {
+    if (tile->added != NULL) {
+        SBIT__V(q8_put_added)(tile, rows, sums, (uint8_t *)out, at);
+        return;
+    }
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t c = 0; c < tile->width; c += SBIT__V(lanes)) {
             SBIT__V(q8_put)
@@ -134,7 +208,8 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    if (tile->store.kind == SBIT__Q8_U8 && (vectors == 4 || (vectors == 2 && m % 2 == 0))) {
+    const bool bytes_only = tile->store.kind == SBIT__Q8_U8 && tile->added == NULL;
+    if (bytes_only && (vectors == 4 || (vectors == 2 && m % 2 == 0))) {
         const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&tile->store);
         SBIT__UNROLL for (int i = 0; i < m; i += 4 / vectors)
         {
@@ -150,7 +225,7 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
         }
         return;
     }
-    if (tile->store.kind == SBIT__Q8_U8) {
+    if (bytes_only) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
         const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);

@@ -2,37 +2,24 @@
  * VNNI have them of the set without. >>vec_q8_elements
  */
 
-SBIT__V_INLINE SBIT__V(vf)
-    SBIT__V(q8_dequantize)(const uint8_t *x, int64_t n, SBIT__V(vi) zero, SBIT__V(vf) scale)
-{
-    const SBIT__V(vi) q = SBIT__V(sub_i32)(SBIT__V(load_u8)(x, n), zero);
-    return SBIT__V(mul_f32)(SBIT__V(to_f32)(q), scale);
-}
-
 SBIT__V_TARGET static void SBIT__V(q8_binary)(const sbit__q8_pair *pair, int64_t n,
                                               const uint8_t *a, const uint8_t *b, uint8_t *y)
 {
     const SBIT__V(vi) zero_a = SBIT__V(set_i32)(pair->zero_a);
-    const SBIT__V(vi) zero_b = SBIT__V(set_i32)(pair->zero_b);
     const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&pair->store);
-    const SBIT__V(vf) scale_a = SBIT__V(set_f32)(pair->scale_a);
-    const SBIT__V(vf) scale_b = SBIT__V(set_f32)(pair->scale_b);
-    const SBIT__V(vf) scale = SBIT__V(set_f32)(pair->scale_y);
-    const bool usual = pair->scale_a > 1e-9f && pair->scale_b > 1e-9f && pair->scale_y > 1e-9f &&
-                       pair->scale_a < 1e9f && pair->scale_b < 1e9f && pair->scale_y < 1e9f;
-    const float inverse = usual ? 1.0f / pair->scale_y : 0.0f;
+    const SBIT__V(q8_factors) by = SBIT__V(q8_factors_of)(pair);
     for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
         SBIT__V(vi) q[4];
         SBIT__UNROLL for (int j = 0; j < 4; j++)
         {
             const int64_t at = i + j * SBIT__V(lanes);
-            const SBIT__V(vf) u = SBIT__V(q8_dequantize)(a + at, n - at, zero_a, scale_a);
-            const SBIT__V(vf) v = SBIT__V(q8_dequantize)(b + at, n - at, zero_b, scale_b);
+            const SBIT__V(vf) u = SBIT__V(q8_dequantize)(a + at, n - at, zero_a, by.a);
+            const SBIT__V(vf) v = SBIT__V(q8_dequantize)(b + at, n - at, by.zero_b, by.b);
             const SBIT__V(vf) f = pair->op == SBIT__BINARY_ADD   ? SBIT__V(add_f32)(u, v)
                                   : pair->op == SBIT__BINARY_SUB ? SBIT__V(sub_f32)(u, v)
                                                                  : SBIT__V(mul_f32)(u, v);
             q[j] = SBIT__V(add_i32)(
-                SBIT__V(round_below)(SBIT__V(quotient)(f, scale, inverse), bounds.top),
+                SBIT__V(round_below)(SBIT__V(quotient)(f, by.y, by.inverse), bounds.top),
                 bounds.zero);
         }
         SBIT__V(store_bytes)
@@ -48,12 +35,14 @@ SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, int64_t count, int64_t ste
         n *= count;
         count = 1;
     }
-    for (int64_t p = 0; p < count; p++, x += step, y += n) {
+    for (int64_t p = 0; p < count; p++) {
+        const uint8_t *from = x + p * step;
+        uint8_t *to = y + p * n;
         for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
             SBIT__V(store_bytes)
-            (y + i, n - i,
-             SBIT__V(max_bytes)(SBIT__V(load_bytes)(x + i, n - i),
-                                SBIT__V(load_bytes)(y + i, n - i)));
+            (to + i, n - i,
+             SBIT__V(max_bytes)(SBIT__V(load_bytes)(from + i, n - i),
+                                SBIT__V(load_bytes)(to + i, n - i)));
         }
     }
 }

@@ -6,6 +6,8 @@
  *   y = saturate(round_half_even((float)acc * (s_x * s_w / s_y)) + zp_y)
  * acc is an int32 sum that wraps, with an int32 bias in it; the multiplier is computed in float32
  * in that order. Without s_y the result is (float)acc * (s_x * s_w), + a float bias.
+ * Behind it QConv, QMatMul and QGemm may add another tensor, by the formula of QAdd: five inputs
+ * more (sbit__q_added), attributes sum_lo and sum_hi.
  * The driver works on uint8, channels last: others are flipped and transposed through scratch
  * memory. Scales and zero points per row of a left matrix, a bias matrix, or float8 (which
  * QLinearMatMul-21 takes for any of its tensors) are computed by loops; sums of float8 in double.
@@ -34,6 +36,22 @@ static const sbit__q_roles sbit__q_all_roles[] = {
     {"QGemm", 0, 1, 2, 3, 4, 5, 6, 7, 8, "Gemm", 13},
 };
 
+/* Inputs behind those of a row of the domain sbit. */
+enum {
+    SBIT__Q_OTHER = 9,
+    SBIT__Q_OTHER_SCALE,
+    SBIT__Q_OTHER_ZERO,
+    SBIT__Q_SUM_SCALE,
+    SBIT__Q_SUM_ZERO,
+    SBIT__Q_INPUTS
+};
+
+/* The row adds another tensor. */
+static bool sbit__q_adds(const sbit_op_call *call)
+{
+    return sbit__streq(call->row->domain, "sbit") && sbit__in_type(call, SBIT__Q_OTHER) != NULL;
+}
+
 static const sbit__q_roles *sbit__q_roles_of(const sbit_op_call *call)
 {
     size_t i = 0;
@@ -50,19 +68,29 @@ static sbit__q8_kind sbit__q_kind(const sbit_op_call *call, const sbit__q_roles 
                                                          : SBIT__Q8_U8;
 }
 
+/* Of a result with this zero point, or none. */
+static sbit_dtype sbit__q_own_dtype(const sbit_op_call *call, int32_t zero,
+                                    const sbit__q_roles *roles)
+{
+    return sbit__in_dtype(call, sbit__in_type(call, zero) != NULL ? zero : roles->x);
+}
+
 static sbit_dtype sbit__q_out_dtype(const sbit_op_call *call, const sbit__q_roles *roles)
 {
     const sbit__q8_kind kind = sbit__q_kind(call, roles);
     if (kind != SBIT__Q8_U8) {
         return kind == SBIT__Q8_I32 ? SBIT_I32 : SBIT_F32;
     }
-    return sbit__in_type(call, roles->y_zero) != NULL ? sbit__in_dtype(call, roles->y_zero)
-                                                      : sbit__in_dtype(call, roles->x);
+    return sbit__q_own_dtype(
+        call, sbit__q_adds(call) ? (int32_t)SBIT__Q_SUM_ZERO : roles->y_zero, roles);
 }
 
 /* The last input that any role has, and one. */
-static int32_t sbit__q_role_limit(const sbit__q_roles *roles)
+static int32_t sbit__q_role_limit(const sbit_op_call *call, const sbit__q_roles *roles)
 {
+    if (sbit__q_adds(call)) {
+        return SBIT__Q_INPUTS;
+    }
     const int32_t last[4] = {roles->w_zero, roles->bias, roles->y_scale, roles->y_zero};
     int32_t most = roles->w;
     for (int32_t i = 0; i < 4; i++) {
@@ -101,9 +129,14 @@ static sbit_status sbit__q_product_infer(const sbit_op_call *call, sbit_error *e
     const sbit__q_roles *roles = sbit__q_roles_of(call);
     const bool conv = sbit__streq(roles->shape_as, "Conv");
     const int32_t inputs[3] = {roles->x, roles->w, conv ? roles->bias : -1};
-    SBIT__TRY(sbit__op_inputs(call, roles->w + 1, sbit__q_role_limit(roles), error));
+    SBIT__TRY(sbit__op_inputs(call, roles->w + 1, sbit__q_role_limit(call, roles), error));
     SBIT__TRY(sbit__op_dtypes(call, 1u << roles->w, call->row->types, error));
     SBIT__TRY(sbit__q_product_params(call, roles, error));
+    if (sbit__q_adds(call)) {
+        SBIT__TRY(sbit__op_dtypes(call, 1u << SBIT__Q_OTHER | 1u << SBIT__Q_OTHER_ZERO |
+                                            1u << SBIT__Q_SUM_ZERO,
+                                  SBIT__T_Q8, error));
+    }
     return sbit__q_infer_as(call, roles->shape_as, roles->version, inputs, 3,
                             sbit__q_out_dtype(call, roles), error);
 }
@@ -125,7 +158,7 @@ typedef struct sbit__q_state {
     int64_t batches, w_count; /* results; right matrices */
     int32_t batch_rank;
     int64_t batch[SBIT_MAX_RANK], x_step[SBIT_MAX_RANK], w_step[SBIT_MAX_RANK];
-    size_t x_bytes, y_bytes, array_bytes, packed_bytes; /* parts of scratch */
+    size_t x_bytes, other_bytes, y_bytes, array_bytes, packed_bytes; /* parts of scratch */
 } sbit__q_state;
 
 /* The one zero point or all of them: true if the kernels need row sums. */
@@ -247,7 +280,7 @@ static void sbit__q_plan_matrix(const sbit_op_call *call, const sbit__q_roles *r
 static bool sbit__q_fixed(const sbit_op_call *call, const sbit__q_roles *roles)
 {
     for (int32_t i = 0; i < call->input_count; i++) {
-        if (i != roles->x && call->in_type[i] != NULL && call->in[i] == NULL) {
+        if (i != roles->x && i != SBIT__Q_OTHER && call->in_type[i] != NULL && call->in[i] == NULL) {
             return false;
         }
     }
@@ -290,8 +323,10 @@ static sbit_status sbit__q_plan(const sbit_op_call *call, const sbit__q_roles *r
         sbit__q_plan_matrix(call, roles, state);
     }
     SBIT__TRY(sbit__q_check_size(call, &state->conv.shape, error));
-    state->conv.store = sbit__q_store_of(call);
+    state->conv.store = sbit__q_store_of(call, "lo", "hi");
     state->conv.store.kind = sbit__q_kind(call, roles);
+    state->conv.adds = sbit__q_adds(call);
+    state->conv.added.store = sbit__q_store_of(call, "sum_lo", "sum_hi");
     state->alpha = sbit_node_float(call->node, "alpha", 1.0f);
     state->role = (int32_t)(roles - sbit__q_all_roles);
     state->last = sbit__q_channels_last(call);
@@ -315,12 +350,20 @@ static sbit_status sbit__q_product_prepare(const sbit_op_call *call, sbit_error 
     next.fixed = call->packed != NULL;
     next.x_bytes = sbit__q_type_bytes(call->in_type[roles->x]);
     next.y_bytes = sbit__q_type_bytes(call->out_type[0]);
+    if (next.conv.adds) {
+        if (next.plain || next.conv.store.kind != SBIT__Q8_U8 ||
+            sbit__type_size(call->in_type[SBIT__Q_OTHER]) != sbit__type_size(call->out_type[0])) {
+            return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "cannot add input %d",
+                                (int)SBIT__Q_OTHER);
+        }
+        next.other_bytes = sbit__q_type_bytes(call->in_type[SBIT__Q_OTHER]);
+    }
     sbit__q_state *state = (sbit__q_state *)call->alloc_params(call, sizeof *state);
     if (state == NULL) {
         return sbit__op_no_memory(call, error);
     }
     *state = next;
-    *call->scratch_bytes = next.x_bytes + next.y_bytes + next.array_bytes +
+    *call->scratch_bytes = next.x_bytes + next.other_bytes + next.y_bytes + next.array_bytes +
                            sbit__align64(next.conv.scratch_bytes) +
                            (next.fixed ? 0 : next.packed_bytes);
     return SBIT_OK;
@@ -329,7 +372,7 @@ static sbit_status sbit__q_product_prepare(const sbit_op_call *call, sbit_error 
 /* >>pack */
 
 typedef struct sbit__q_params {
-    sbit__q_param x, y;
+    sbit__q_param x, y, other, sum; /* sum: of what is stored */
 } sbit__q_params;
 
 static sbit_status sbit__q_read_params(const sbit_op_call *call, const sbit__q_roles *roles,
@@ -349,8 +392,23 @@ static sbit_status sbit__q_read_params(const sbit_op_call *call, const sbit__q_r
     state->conv.zero_x = params->x.zero;
     if (state->conv.store.kind == SBIT__Q8_U8) {
         SBIT__TRY(sbit__q_param_of(call, roles->y_scale, roles->y_zero,
-                                   sbit__q_out_dtype(call, roles), &params->y, error));
+                                   sbit__q_own_dtype(call, roles->y_zero, roles), &params->y, error));
         state->conv.store.zero = params->y.zero;
+        params->sum = params->y;
+    }
+    if (state->conv.adds) {
+        sbit__q8_pair *added = &state->conv.added;
+        SBIT__TRY(sbit__q_param_of(call, SBIT__Q_OTHER_SCALE, SBIT__Q_OTHER_ZERO,
+                                   sbit__in_dtype(call, SBIT__Q_OTHER), &params->other, error));
+        SBIT__TRY(sbit__q_param_of(call, SBIT__Q_SUM_SCALE, SBIT__Q_SUM_ZERO,
+                                   sbit__q_out_dtype(call, roles), &params->sum, error));
+        added->op = SBIT__BINARY_ADD;
+        added->scale_a = params->y.scale;
+        added->zero_a = params->y.zero;
+        added->scale_b = params->other.scale;
+        added->zero_b = params->other.zero;
+        added->scale_y = params->sum.scale;
+        added->store.zero = params->sum.zero;
     }
     return SBIT_OK;
 }
@@ -465,12 +523,12 @@ static bool sbit__q_small_types(const sbit_op_call *call, const sbit__q_roles *r
 static sbit_status sbit__q_product_pack(const sbit_op_call *call, sbit_error *error)
 {
     const sbit__q_roles *roles = sbit__q_roles_of(call);
-    const sbit_type *in_type[9];
+    const sbit_type *in_type[SBIT__Q_INPUTS];
     sbit_type x, y, *out_type = &y;
     sbit_op_call part = *call;
     sbit__q_params params;
     sbit__q_state state;
-    if (call->input_count <= roles->w || call->input_count > 9 || !sbit__q_fixed(call, roles) ||
+    if (call->input_count <= roles->w || call->input_count > SBIT__Q_INPUTS || !sbit__q_fixed(call, roles) ||
         sbit_tensor_count(call->in[roles->w]) == 0 ||
         sbit__in_dtype(call, roles->x) == SBIT_UNDEFINED ||
         !sbit__q_small_types(call, roles, &x, &y)) {
@@ -506,20 +564,18 @@ static sbit_status sbit__q_product_pack(const sbit_op_call *call, sbit_error *er
 
 /* >>run */
 
-/* x as the driver reads it: itself, or a copy at `memory`. */
-static const uint8_t *sbit__q_input(const sbit_op_call *call, const sbit__q_roles *roles,
-                                    const sbit__q_state *state, const sbit__q_params *params,
-                                    uint8_t *memory)
+/* A tensor as the driver reads it: itself, or a copy at `memory`. */
+static const uint8_t *sbit__q_input(const sbit__q_state *state, const sbit_tensor *x, bool trans,
+                                    uint8_t flip, uint8_t *memory)
 {
-    const sbit_tensor *x = call->in[roles->x];
     const uint8_t *data = (const uint8_t *)x->data;
-    if (state->trans_x) {
-        sbit__q_to_last(1, state->k, state->m, data, params->x.flip, memory);
+    if (trans) {
+        sbit__q_to_last(1, state->k, state->m, data, flip, memory);
     } else if (!state->matrix && !state->last) {
-        sbit__q_to_last(x->dims[0], x->dims[1], sbit__tensor_span(x, 2, x->rank), data,
-                        params->x.flip, memory);
-    } else if (params->x.flip != 0) {
-        sbit__q_flip(sbit_tensor_count(x), data, params->x.flip, memory);
+        sbit__q_to_last(x->dims[0], x->dims[1], sbit__tensor_span(x, 2, x->rank), data, flip,
+                        memory);
+    } else if (flip != 0) {
+        sbit__q_flip(sbit_tensor_count(x), data, flip, memory);
     } else {
         return data;
     }
@@ -552,14 +608,14 @@ static void sbit__q_output(const sbit_op_call *call, const sbit__q_state *state,
     sbit_tensor *y = call->out[0];
     const int64_t count = sbit_tensor_count(y);
     if (sbit__q_direct(state)) {
-        if (params->y.flip != 0) {
-            sbit__q_flip(count, (const uint8_t *)y->data, params->y.flip, (uint8_t *)y->data);
+        if (params->sum.flip != 0) {
+            sbit__q_flip(count, (const uint8_t *)y->data, params->sum.flip, (uint8_t *)y->data);
         }
         return;
     }
     const int64_t positions = sbit__tensor_span(y, 2, y->rank);
     if (state->conv.store.kind == SBIT__Q8_U8) {
-        sbit__q_to_first(y->dims[0], y->dims[1], positions, (const uint8_t *)from, params->y.flip,
+        sbit__q_to_first(y->dims[0], y->dims[1], positions, (const uint8_t *)from, params->sum.flip,
                          (uint8_t *)y->data);
         return;
     }
@@ -586,9 +642,17 @@ static sbit_status sbit__q_run_driver(const sbit_op_call *call, const sbit__q_ro
     sbit__q_params params;
     char *at = (char *)call->scratch;
     SBIT__TRY(sbit__q_read_params(call, roles, state, &params, error));
-    const uint8_t *x = sbit__q_input(call, roles, state, &params, (uint8_t *)(void *)at);
-    char *y = sbit__q_direct(state) ? (char *)call->out[0]->data : at + state->x_bytes;
-    char *arrays = at + state->x_bytes + state->y_bytes;
+    const uint8_t *x = sbit__q_input(state, call->in[roles->x], state->trans_x, params.x.flip,
+                                     (uint8_t *)(void *)at);
+    const uint8_t *other = NULL;
+    at += state->x_bytes;
+    if (state->conv.adds) {
+        other = sbit__q_input(state, call->in[SBIT__Q_OTHER], false, params.other.flip,
+                              (uint8_t *)(void *)at);
+    }
+    at += state->other_bytes;
+    char *y = sbit__q_direct(state) ? (char *)call->out[0]->data : at;
+    char *arrays = at + state->y_bytes;
     char *work = arrays + state->array_bytes;
     char *here = work + sbit__align64(state->conv.scratch_bytes);
     const char *packed = state->fixed ? (const char *)call->packed : here;
@@ -602,6 +666,7 @@ static sbit_status sbit__q_run_driver(const sbit_op_call *call, const sbit__q_ro
         }
         sbit__q8_conv_run(call->ctx, &state->conv, x + x_at * state->m * state->k,
                           packed + (state->fixed ? (size_t)w_at * state->packed_bytes : 0),
+                          other != NULL ? other + batch * state->m * state->n : NULL,
                           y + batch * state->m * state->n * element, work);
     }
     sbit__q_output(call, state, &params, y);

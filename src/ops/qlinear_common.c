@@ -25,13 +25,13 @@ SBIT__FN sbit_status sbit__q_param_of(const sbit_op_call *call, int32_t scale, i
     return SBIT_OK;
 }
 
-SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call)
+SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call, const char *lo, const char *hi)
 {
     sbit__q8_store store;
     store.kind = SBIT__Q8_U8;
     store.zero = 0;
-    store.lo = (int32_t)sbit_node_int(call->node, "lo", 0);
-    store.hi = (int32_t)sbit_node_int(call->node, "hi", 255);
+    store.lo = (int32_t)sbit_node_int(call->node, lo, 0);
+    store.hi = (int32_t)sbit_node_int(call->node, hi, 255);
     return store;
 }
 

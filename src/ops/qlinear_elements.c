@@ -153,7 +153,7 @@ static sbit_status sbit__q_binary_prepare(const sbit_op_call *call, sbit_error *
     plan->op = sbit__q_is(call, "Mul")   ? SBIT__BINARY_MUL
                : sbit__q_is(call, "Sub") ? SBIT__BINARY_SUB
                                          : SBIT__BINARY_ADD;
-    plan->store = sbit__q_store_of(call);
+    plan->store = sbit__q_store_of(call, "lo", "hi");
     return SBIT_OK;
 }
 

@@ -27,8 +27,8 @@ typedef struct sbit__q_param {
 /* run: from inputs `scale` and `zero` (which may be omitted), for a tensor of this type. */
 SBIT__FN sbit_status sbit__q_param_of(const sbit_op_call *call, int32_t scale, int32_t zero,
                                       sbit_dtype dtype, sbit__q_param *out, sbit_error *error);
-/* prepare: the bounds of a uint8 result, attributes lo and hi; run adds the zero point. */
-SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call);
+/* prepare: the bounds of a uint8 result, of these attributes; run adds the zero point. */
+SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call, const char *lo, const char *hi);
 SBIT__FN bool sbit__q_channels_last(const sbit_op_call *call);
 
 /* The row is the operator `name`, whatever stands in front: QLinearAdd and QAdd are Add. */
