@@ -459,6 +459,65 @@ TEST(attributes_of_any_size_neither_overflow_nor_take_forever)
     }
 }
 
+/* What a schema's text rules out, and once gave a result all the same. */
+TEST(what_schemas_rule_out_is_said)
+{
+    static const struct {
+        const char *text, *say;
+    } cases[] = {
+        {"opset 16\nc x f32 1,1,2,2 = 1\nc r f32 1,4 = 1\nc b i64 1 = 0\n"
+         "RoiAlign x,r,b -> y ra mode=sum",
+         "RoiAlign 'ra': mode='sum' is not one of avg, max"},
+        {"opset 16\nc x f32 1,1,2,2 = 1\nc r f32 1,4 = 1\nc b i64 1 = 0\n"
+         "RoiAlign x,r,b -> y ra coordinate_transformation_mode=pixel",
+         "is not one of half_pixel, output_half_pixel"},
+        {"opset 24\nc x f32 2 = 1\nCast x -> y c to=24 round_mode=even",
+         "round_mode='even' is not one of up, down, nearest"},
+        {"opset 13\nc x f32 4,2 = 1\nc i i64 3,1 = 0 1 2\nc u f32 2,3 = 1\n"
+         "ScatterND x,i,u -> y nd",
+         "ScatterND 'nd': updates"},
+        {"opset 14\nc x f32  = 1\nc a i64  = 0\nCumSum x,a -> y cs exclusive=1",
+         "axis 0 is outside of a tensor of rank 0"},
+        {"opset 23\nc x f32 1,1,2,2 = 1\nc n i64 1 = 2\nAttention x,x,x,-,-,-,n -> y at",
+         "Attention 'at': it has 7 inputs, but needs at most 6"},
+        {"opset 24\nc x f32 1,1,2,2 = 1\nAttention x,x,x -> z,-,-,y at qk_matmul_output_mode=4",
+         "qk_matmul_output_mode"},
+        {"opset 23\nopset 1 ai.onnx.preview\nc x f32 1,1,2,2 = 1\n"
+         "ai.onnx.preview:FlexAttention x,x,x -> y fa softmax_precision=33",
+         "softmax_precision"},
+        {"opset 27\nc x f32 1,1,2 = 1\nc d f64 1,1,1 = 1\n"
+         "LinearAttention x,x,x,-,d -> y la update_rule=gated q_num_heads=1 kv_num_heads=1",
+         "element type float64 of input 4"},
+        {"opset 13\nopset 1 ai.onnx.preview.training\nc x f32 2 = 1\nc r f32  = 1\nc t i64  = 1\n"
+         "ai.onnx.preview.training:Momentum r,t,x,x,x -> y,s mo mode=fast alpha=0.5 beta=0.5 "
+         "norm_coefficient=0.5",
+         "mode='fast' is not one of standard, nesterov"},
+        {"opset 13\nopset 1 ai.onnx.preview.training\nc x f32 2 = 1\nc n i64 1 = 0\nc t i64  = 1\n"
+         "ConstantOfShape n -> r\nai.onnx.preview.training:Adagrad r,t,x,x,x -> y,s ad",
+         "rate and step are one number each"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const sbit_ctx_desc desc = test_ctx_desc();
+        char text[500];
+        sbit_ctx *ctx = NULL;
+        sbit_session *session = NULL;
+        sbit_error error;
+        model_bytes bytes;
+        memset(&error, 0, sizeof error);
+        CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error);
+        snprintf(text, sizeof text, "%s\nout y ?\n", cases[i].text);
+        sbit_graph *graph = model_graph(ctx, text, &bytes, &error);
+        if (graph != NULL && sbit_session_create(graph, NULL, &session, &error) == SBIT_OK) {
+            CHECK_MSG(sbit_session_run(session, &error) != SBIT_OK, "%s: runs", cases[i].text);
+        }
+        CHECK_CONTAINS(error.message, cases[i].say);
+        sbit_session_destroy(session);
+        sbit_graph_destroy(graph);
+        sbit_ctx_destroy(ctx);
+        free(bytes.data);
+    }
+}
+
 /* ---- operators that can be compiled out */
 
 static void switch_is(const char *macro, const sbit_op_row *rows, size_t count)

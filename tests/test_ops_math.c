@@ -480,6 +480,16 @@ TEST(arg_max_breaks_ties_as_asked)
     check_op(13, "ArgMax", &in, 1, flat, 2, I64("2", first));
     check_op(13, "ArgMax", &in, 1, flat, 3, I64("2", last));
     check_op(13, "ArgMin", &in, 1, flat, 2, I64("2", least));
+    /* What is no number is first, for both, as in NumPy. */
+    const float y[] = {3, NAN, 1, NAN, 0};
+    const int64_t one = 1, three = 3;
+    const sbit_tensor holes = F32("5", y);
+    check_op(13, "ArgMax", &holes, 1, flat, 2, I64("", &one));
+    check_op(13, "ArgMin", &holes, 1, flat, 2, I64("", &one));
+    check_op(13, "ArgMax", &holes, 1, flat, 3, I64("", &three));
+    check_op(13, "ArgMin", &holes, 1, flat, 3, I64("", &three));
+    const float hard[] = {0, 1, 0, 0, 0};
+    check_op(13, "Hardmax", &holes, 1, NULL, 0, F32("5", hard));
 }
 
 TEST(top_k_orders_ties_by_index)
@@ -565,8 +575,15 @@ TEST(casts_to_and_from_text)
     check_op(9, "Cast", &in, 1, &to_text, 1, build_tensor(SBIT_STRING, "2", text));
     check_op(9, "Cast", &floats, 1, &to_text, 1, build_tensor(SBIT_STRING, "3", float_text));
     check_op(9, "Cast", &from, 1, &to_float, 1, F32("3", parsed));
+    const sbit_str large[] = {{"9007199254740993", 16}, {"18446744073709551615", 20}};
+    const uint64_t exact[] = {9007199254740993u, UINT64_MAX};
+    const sbit_tensor words = build_tensor(SBIT_STRING, "2", large);
+    const sbit_attr to_u64 = attr_int("to", SBIT_U64);
+    check_op(9, "Cast", &words, 1, &to_u64, 1, build_tensor(SBIT_U64, "2", exact));
     const int32_t i = -3;
     const float f = -3.0f;
+    const sbit_tensor like[] = {F32("3", x), build_tensor(SBIT_C64, "1", x)};
+    check_fails(15, "CastLike", like, 2, NULL, 0, "casting");
     const sbit_tensor old = build_tensor(SBIT_I32, "", &i);
     check_op(1, "Cast", &old, 1, &named, 1, F32("", &f));
 }

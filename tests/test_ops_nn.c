@@ -248,6 +248,49 @@ TEST(pools_agree_with_their_definition)
     }
 }
 
+/* One rule for windows at edges, inside, with indices and in double: what is no number wins. */
+TEST(max_pool_keeps_what_is_no_number)
+{
+    const int64_t kernel[2] = {3, 3}, pads[4] = {1, 1, 1, 1};
+    const sbit_attr attrs[] = {build_ints("kernel_shape", kernel, 2), build_ints("pads", pads, 4)};
+    for (int form = 0; form < 4; form++) { /* 1: with indices, 2: float64, 3: global */
+        float x[25];
+        double x64[25];
+        for (int i = 0; i < 25; i++) {
+            x64[i] = x[i] = i == 6 ? NAN : (float)i;
+        }
+        nn t;
+        nn_begin(&t, 12);
+        nn_feed(&t, form >= 2 ? SBIT_F64 : SBIT_F32, "1,1,5,5",
+                form >= 2 ? (const void *)x64 : (const void *)x);
+        nn_node(&t, form == 3 ? "GlobalMaxPool" : "MaxPool", attrs, form == 3 ? 0 : 2,
+                form == 1 ? 2 : 1);
+        if (CHECK_OK(nn_try(&t, NULL), t.b.error)) {
+            const float *y = nn_result(&t, 0, form == 3 ? 1 : 25);
+            for (int i = 0; y != NULL && i < (form == 3 ? 1 : 25); i++) {
+                const double got =
+                    form >= 2 ? ((const double *)(const void *)y)[i] : (double)y[i];
+                CHECK((got != got) == (i / 5 <= 2 && i % 5 <= 2));
+            }
+        }
+        nn_end(&t);
+    }
+}
+
+/* The gradient looks at the regions itself: a session may run it without the forward node. */
+TEST(roi_pool_gradient_refuses_what_the_pool_refuses)
+{
+    const float roi[5] = {1, 0, 0, 1, 1}; /* of image 1 in a batch of one */
+    nn t;
+    nn_begin(&t, 13);
+    nn_feed(&t, SBIT_F32, "1,1,2,2", counting);
+    nn_feed(&t, SBIT_F32, "1,5", roi);
+    nn_feed(&t, SBIT_F32, "1,1,1,1", counting);
+    build_node_outputs(&t.b, "sbit", "MaxRoiPoolGrad", "g", t.in, 3, NULL, 0, t.out, 1);
+    build_output(&t.b, t.out[0]);
+    nn_expect_failure(&t, "region 0");
+}
+
 TEST(max_pool_indices_by_rows_and_by_columns)
 {
     const int64_t kernel[2] = {2, 2};
@@ -788,6 +831,36 @@ TEST(recurrent_sequence_lengths)
             }
             CHECK_NEAR(h[0], last[i][0], 1e-5);
             CHECK_NEAR(h[1], last[i][1], 1e-5);
+        }
+        nn_end(&t);
+    }
+}
+
+/* No step was made: the last value of the hidden state is the first one, and Y is 0. */
+TEST(recurrent_state_outlives_no_steps)
+{
+    static const char *const ops[3] = {"RNN", "GRU", "LSTM"};
+    const float weights[4] = {1, 1, 1, 1}, state[1] = {0.25f}, x[1] = {5};
+    const int32_t lengths[1] = {0};
+    for (int i = 0; i < 6; i++) {
+        static const char *const gates[3] = {"1,1,1", "1,3,1", "1,4,1"};
+        nn t;
+        nn_begin(&t, 14);
+        nn_feed(&t, SBIT_F32, i < 3 ? "1,1,1" : "0,1,1", x);
+        nn_constant(&t, SBIT_F32, gates[i % 3], weights);
+        nn_constant(&t, SBIT_F32, gates[i % 3], weights);
+        nn_omit(&t);
+        if (i < 3) {
+            nn_feed(&t, SBIT_I32, "1", lengths);
+        } else {
+            nn_omit(&t);
+        }
+        nn_feed(&t, SBIT_F32, "1,1,1", state);
+        nn_node(&t, ops[i % 3], NULL, 0, 2);
+        if (CHECK_OK(nn_try(&t, NULL), t.b.error)) {
+            const float *y = nn_result(&t, 0, i < 3 ? 1 : 0), *h = nn_result(&t, 1, 1);
+            CHECK(y == NULL || i >= 3 || y[0] == 0.0f);
+            CHECK(h != NULL && h[0] == 0.25f);
         }
         nn_end(&t);
     }

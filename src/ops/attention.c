@@ -111,6 +111,10 @@ static sbit_status sbit__attention_check(const sbit_op_call *call, const sbit__a
             return sbit__attention_bad(call, "past keys or values do not fit the new ones", error);
         }
     }
+    const int64_t shown = sbit_node_int(call->node, "qk_matmul_output_mode", 0);
+    if (shown < 0 || shown > 3) {
+        return sbit__attention_bad(call, "qk_matmul_output_mode is none of 0 to 3", error);
+    }
     const sbit_type *mask = sbit__in_type(call, 3);
     if (mask != NULL && mask->rank > 4) {
         return sbit__attention_bad(call, "the mask has more than four dimensions", error);

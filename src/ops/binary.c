@@ -575,13 +575,10 @@ static sbit_status sbit__binary_mod_run(const sbit_op_call *call, sbit_error *er
 static sbit_status sbit__binary_shift_op(const sbit_op_call *call, sbit__binary_op *op,
                                          sbit_error *error)
 {
-    const char *direction = sbit_node_string(call->node, "direction", "");
-    const bool left = strcmp(direction, "LEFT") == 0;
-    if (!left && strcmp(direction, "RIGHT") != 0) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                            "direction='%s' is neither 'LEFT' nor 'RIGHT'", direction);
-    }
-    *op = left ? SBIT__OP_SHIFT_LEFT : SBIT__OP_SHIFT_RIGHT;
+    static const char *const directions[] = {"LEFT", "RIGHT"};
+    int32_t direction = 0;
+    SBIT__TRY(sbit__op_word(call, "direction", directions, 2, &direction, error));
+    *op = direction == 0 ? SBIT__OP_SHIFT_LEFT : SBIT__OP_SHIFT_RIGHT;
     return SBIT_OK;
 }
 

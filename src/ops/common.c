@@ -346,6 +346,26 @@ SBIT__FN sbit_status sbit__op_floats(const sbit_op_call *call, const char *name,
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__op_word(const sbit_op_call *call, const char *name,
+                                   const char *const *words, int32_t count, int32_t *out,
+                                   sbit_error *error)
+{
+    const char *text = sbit_node_string(call->node, name, words[0]);
+    char known[160] = "";
+    size_t used = 0;
+    for (*out = 0; *out < count; (*out)++) {
+        if (strcmp(text, words[*out]) == 0) {
+            return SBIT_OK;
+        }
+    }
+    for (int32_t i = 0; i < count && used < sizeof known; i++) {
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
+                                 words[i]);
+    }
+    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "%s='%.40s' is not one of %s", name,
+                        text, known);
+}
+
 /* >>strides */
 
 SBIT__FN void sbit__tensor_strides(const sbit_tensor *tensor, int64_t strides[SBIT_MAX_RANK])

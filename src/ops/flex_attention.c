@@ -45,7 +45,8 @@ static sbit_status sbit__flex_check(const sbit_op_call *call, sbit_error *error)
     static const int8_t same[5][4] = {
         {0, 0, 1, 0}, {0, 0, 2, 0}, {0, 3, 1, 3}, {1, 1, 2, 1}, {1, 2, 2, 2}};
     SBIT__TRY(sbit__op_dtypes(call, 0x6, 0, error));
-    if ((SBIT_T(sbit__flex_precision(call)) & SBIT_T_FLOATS) == 0) {
+    const int64_t precision = (int64_t)sbit__flex_precision(call);
+    if (precision < 0 || precision > 31 || (SBIT_T_FLOATS >> precision & 1u) == 0) {
         return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
                             "softmax_precision is a float type");
     }

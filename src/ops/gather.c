@@ -246,18 +246,13 @@ static sbit_status sbit__scatter_op_of(const sbit_op_call *call, sbit_dtype dtyp
                                        sbit__scatter_op *op, sbit_error *error)
 {
     static const char *const names[] = {"none", "add", "mul", "max", "min"};
-    const char *text = sbit_node_string(call->node, "reduction", "none");
-    for (int i = 0; i < 5; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *op = (sbit__scatter_op)i;
-            if (i != 0 && (SBIT_T(dtype) & (SBIT_T_NUMBERS | SBIT_T(SBIT_BOOL))) == 0) {
-                break;
-            }
-            return SBIT_OK;
-        }
-    }
-    return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "reduction='%s' of %s", text,
-                        sbit_dtype_name((int32_t)dtype));
+    int32_t word = 0;
+    SBIT__TRY(sbit__op_word(call, "reduction", names, 5, &word, error));
+    *op = (sbit__scatter_op)word;
+    return word == 0 || (SBIT_T(dtype) & (SBIT_T_NUMBERS | SBIT_T(SBIT_BOOL))) != 0
+               ? SBIT_OK
+               : sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "reduction='%s' of %s",
+                              names[word], sbit_dtype_name((int32_t)dtype));
 }
 
 static double sbit__scatter_f64(sbit__scatter_op op, double a, double b)
@@ -478,11 +473,17 @@ static sbit_status sbit__scatter_nd_run(const sbit_op_call *call, sbit_error *er
     sbit__gather_tuples tuples;
     SBIT__TRY(sbit__scatter_op_of(call, x->dtype, &op, error));
     SBIT__TRY(sbit__gather_tuples_init(call, x, indices, 0, &tuples, error));
-    if (sbit_tensor_count(updates) != tuples.count * tuples.slice) {
+    const int32_t lead = indices->rank - 1; /* dims that count tuples; those of a slice follow */
+    bool fits = updates->rank == lead + x->rank - tuples.depth;
+    for (int32_t i = 0; fits && i < updates->rank; i++) {
+        fits = updates->dims[i] == (i < lead ? indices->dims[i] : x->dims[tuples.depth + i - lead]);
+    }
+    if (!fits) {
+        char text[96];
+        sbit_tensor_describe(updates, text, sizeof text);
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
-                            "%lld updates for %lld slices of %lld elements",
-                            (long long)sbit_tensor_count(updates), (long long)tuples.count,
-                            (long long)tuples.slice);
+                            "updates %s for %lld slices of %lld elements", text,
+                            (long long)tuples.count, (long long)tuples.slice);
     }
     if (y == NULL) {
         return SBIT_OK;
@@ -510,11 +511,10 @@ static sbit_status sbit__tensor_scatter_check(const sbit_op_call *call, int32_t 
                                               bool *circular, sbit_error *error)
 {
     const sbit_tensor *x = call->in[0], *u = call->in[1], *starts = sbit__in(call, 2);
-    const char *mode = sbit_node_string(call->node, "mode", "linear");
-    *circular = strcmp(mode, "circular") == 0;
-    if (!*circular && strcmp(mode, "linear") != 0) {
-        return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "mode='%s'", mode);
-    }
+    static const char *const modes[] = {"linear", "circular"};
+    int32_t mode = 0;
+    SBIT__TRY(sbit__op_word(call, "mode", modes, 2, &mode, error));
+    *circular = mode == 1;
     for (int32_t i = 0; i < x->rank; i++) {
         if (u->rank != x->rank ||
             (i == axis ? u->dims[i] > x->dims[i] : u->dims[i] != x->dims[i])) {

@@ -21,16 +21,15 @@
 static sbit_status sbit__block_read(const sbit_op_call *call, int64_t *size, bool *crd,
                                     sbit_error *error)
 {
-    const char *mode = sbit_node_string(call->node, "mode", "DCR");
+    static const char *const modes[] = {"DCR", "CRD"};
+    int32_t mode = 0;
     *size = sbit_node_int(call->node, "blocksize", 0);
-    *crd = sbit__streq(mode, "CRD");
     if (*size < 1 || *size > 32768) {
         return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "blocksize is %lld",
                             (long long)*size);
     }
-    if (!*crd && !sbit__streq(mode, "DCR")) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "mode='%s' does not exist", mode);
-    }
+    SBIT__TRY(sbit__op_word(call, "mode", modes, 2, &mode, error));
+    *crd = mode == 1;
     return SBIT_OK;
 }
 
@@ -143,9 +142,9 @@ static sbit_status sbit__block_run(const sbit_op_call *call, sbit_error *error)
 /* ---- GridSample */
 
 typedef enum sbit__grid_mode {
-    SBIT__GRID_NEAREST,
     SBIT__GRID_LINEAR,
-    SBIT__GRID_CUBIC
+    SBIT__GRID_CUBIC,
+    SBIT__GRID_NEAREST
 } sbit__grid_mode;
 
 typedef enum sbit__grid_padding {
@@ -170,25 +169,15 @@ typedef struct sbit__grid_task {
 static sbit_status sbit__grid_read(const sbit_op_call *call, sbit__grid_task *task,
                                    sbit_error *error)
 {
-    const char *mode = sbit_node_string(call->node, "mode", "linear");
-    const char *padding = sbit_node_string(call->node, "padding_mode", "zeros");
+    static const char *const modes[] = {"linear", "cubic", "nearest", "bilinear", "bicubic"};
+    static const char *const paddings[] = {"zeros", "border", "reflection"};
+    int32_t mode = 0, padding = 0;
     memset(task, 0, sizeof *task);
     task->align_corners = sbit_node_int(call->node, "align_corners", 0) != 0;
-    if (sbit__streq(mode, "linear") || sbit__streq(mode, "bilinear")) {
-        task->mode = SBIT__GRID_LINEAR;
-    } else if (sbit__streq(mode, "cubic") || sbit__streq(mode, "bicubic")) {
-        task->mode = SBIT__GRID_CUBIC;
-    } else if (!sbit__streq(mode, "nearest")) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "mode='%s' does not exist", mode);
-    }
-    if (sbit__streq(padding, "border")) {
-        task->padding = SBIT__GRID_BORDER;
-    } else if (sbit__streq(padding, "reflection")) {
-        task->padding = SBIT__GRID_REFLECTION;
-    } else if (!sbit__streq(padding, "zeros")) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "padding_mode='%s' does not exist",
-                            padding);
-    }
+    SBIT__TRY(sbit__op_word(call, "mode", modes, 5, &mode, error));
+    SBIT__TRY(sbit__op_word(call, "padding_mode", paddings, 3, &padding, error));
+    task->mode = (sbit__grid_mode)(mode % 3);
+    task->padding = (sbit__grid_padding)padding;
     return SBIT_OK;
 }
 

@@ -327,9 +327,17 @@ static sbit_status sbit__optimizer_run(const sbit__optimizer *o, sbit__optimizer
     return SBIT_OK;
 }
 
-static void sbit__optimizer_init(const sbit_op_call *call, sbit__optimizer *o)
+static sbit_status sbit__optimizer_init(const sbit_op_call *call, sbit__optimizer *o,
+                                        sbit_error *error)
 {
+    static const char *const modes[] = {"standard", "nesterov"}; /* of Momentum */
+    int32_t mode = 0;
     memset(o, 0, sizeof *o);
+    SBIT__TRY(sbit__op_word(call, "mode", modes, 2, &mode, error));
+    if (sbit_tensor_count(call->in[0]) != 1 || sbit_tensor_count(call->in[1]) != 1) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "rate and step are one number each");
+    }
+    o->nesterov = mode == 1;
     o->call = call;
     o->rate = sbit__tensor_f64_at(call->in[0], 0);
     o->step = sbit__tensor_i64_at(call->in[1], 0);
@@ -338,12 +346,13 @@ static void sbit__optimizer_init(const sbit_op_call *call, sbit__optimizer *o)
     o->epsilon = sbit__optimizer_float(o, "epsilon", 1e-6);
     o->alpha = sbit__optimizer_float(o, "alpha", 0.9);
     o->beta = sbit__optimizer_float(o, "beta", 0.999);
+    return SBIT_OK;
 }
 
 static sbit_status sbit__optimizer_run_adagrad(const sbit_op_call *call, sbit_error *error)
 {
     sbit__optimizer o;
-    sbit__optimizer_init(call, &o);
+    SBIT__TRY(sbit__optimizer_init(call, &o, error));
     o.rate /= 1.0 + (double)o.step * sbit__optimizer_float(&o, "decay_factor", 0.0);
     return sbit__optimizer_run(&o, sbit__optimizer_adagrad, error);
 }
@@ -351,7 +360,7 @@ static sbit_status sbit__optimizer_run_adagrad(const sbit_op_call *call, sbit_er
 static sbit_status sbit__optimizer_run_adam(const sbit_op_call *call, sbit_error *error)
 {
     sbit__optimizer o;
-    sbit__optimizer_init(call, &o);
+    SBIT__TRY(sbit__optimizer_init(call, &o, error));
     if (o.step > 0) {
         o.rate *= sqrt(1.0 - pow(o.beta, (double)o.step)) / (1.0 - pow(o.alpha, (double)o.step));
     }
@@ -361,8 +370,7 @@ static sbit_status sbit__optimizer_run_adam(const sbit_op_call *call, sbit_error
 static sbit_status sbit__optimizer_run_momentum(const sbit_op_call *call, sbit_error *error)
 {
     sbit__optimizer o;
-    sbit__optimizer_init(call, &o);
-    o.nesterov = strcmp(sbit_node_string(call->node, "mode", "standard"), "nesterov") == 0;
+    SBIT__TRY(sbit__optimizer_init(call, &o, error));
     return sbit__optimizer_run(&o, sbit__optimizer_momentum, error);
 }
 

@@ -58,19 +58,6 @@ SBIT__FN double sbit__ml_number(const sbit__ml_list *list, int64_t i)
                                 : sbit__tensor_f64_at(list->tensor, i);
 }
 
-SBIT__FN sbit_status sbit__ml_word(const sbit_op_call *call, const char *name,
-                                   const char *const *words, int32_t count, int32_t *out,
-                                   sbit_error *error)
-{
-    const char *text = sbit_node_string(call->node, name, words[0]);
-    for (*out = 0; *out < count; (*out)++) {
-        if (strcmp(text, words[*out]) == 0) {
-            return SBIT_OK;
-        }
-    }
-    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "%s='%.40s' is not known", name, text);
-}
-
 SBIT__FN sbit_status sbit__ml_input(const sbit_op_call *call, sbit_dim *rows, sbit_dim *features,
                                     sbit_error *error)
 {
@@ -156,7 +143,7 @@ SBIT__FN int64_t sbit__ml_top(const double *y, int64_t n)
 SBIT__FN sbit_status sbit__ml_post_of(const sbit_op_call *call, int32_t *out, sbit_error *error)
 {
     static const char *const words[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
-    return sbit__ml_word(call, "post_transform", words, 5, out, error);
+    return sbit__op_word(call, "post_transform", words, 5, out, error);
 }
 
 static double sbit__ml_logistic(double x)

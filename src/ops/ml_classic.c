@@ -117,7 +117,7 @@ static sbit_status sbit__normalizer_infer(const sbit_op_call *call, sbit_error *
     int32_t norm = 0;
     sbit_dim rows, features;
     SBIT__TRY(sbit__ml_input(call, &rows, &features, error));
-    SBIT__TRY(sbit__ml_word(call, "norm", sbit__normalizer_words, 3, &norm, error));
+    SBIT__TRY(sbit__op_word(call, "norm", sbit__normalizer_words, 3, &norm, error));
     sbit__ml_float_like(call);
     return SBIT_OK;
 }
@@ -126,7 +126,7 @@ static sbit_status sbit__normalizer_run(const sbit_op_call *call, sbit_error *er
 {
     int32_t norm = 0;
     int64_t rows, features;
-    SBIT__TRY(sbit__ml_word(call, "norm", sbit__normalizer_words, 3, &norm, error));
+    SBIT__TRY(sbit__op_word(call, "norm", sbit__normalizer_words, 3, &norm, error));
     sbit__ml_size(call->in[0], &rows, &features);
     for (int64_t row = 0; row < rows; row++) {
         double by = norm == 0 ? -(double)INFINITY : 0.0;
@@ -413,7 +413,7 @@ static sbit_status sbit__svm_kernel(const sbit_op_call *call, sbit__svm *m, sbit
 {
     static const char *const words[] = {"LINEAR", "POLY", "RBF", "SIGMOID"};
     const sbit__ml_list params = sbit__ml_list_of(call, "kernel_params");
-    SBIT__TRY(sbit__ml_word(call, "kernel_type", words, 4, &m->kernel, error));
+    SBIT__TRY(sbit__op_word(call, "kernel_type", words, 4, &m->kernel, error));
     SBIT__TRY(sbit__ml_post_of(call, &m->post, error));
     if (params.count != 0 && params.count != 3) {
         return sbit__ml_bad(call, "kernel_params are gamma, coef0 and degree", error);

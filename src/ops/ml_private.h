@@ -36,11 +36,6 @@ SBIT__FN sbit__ml_list sbit__ml_list_of(const sbit_op_call *call, const char *na
 SBIT__FN sbit__ml_list sbit__ml_list_or_tensor(const sbit_op_call *call, const char *name);
 SBIT__FN double sbit__ml_number(const sbit__ml_list *list, int64_t i);
 
-/* The place of an attribute's text among `words`, 0 if it is not given. */
-SBIT__FN sbit_status sbit__ml_word(const sbit_op_call *call, const char *name,
-                                   const char *const *words, int32_t count, int32_t *out,
-                                   sbit_error *error);
-
 /* The only input [N, features], or [features] for N = 1; dims that are not known stay so. */
 SBIT__FN sbit_status sbit__ml_input(const sbit_op_call *call, sbit_dim *rows, sbit_dim *features,
                                     sbit_error *error);

@@ -323,7 +323,7 @@ static sbit_status sbit__old_trees_of(const sbit_op_call *call, bool classifies,
         SBIT__TRY(sbit__ml_classes_of(call, "classlabels_int64s", &t->classes, error));
         t->n_targets = t->classes.count;
     } else {
-        SBIT__TRY(sbit__ml_word(call, "aggregate_function", sums, 4, &t->aggregate, error));
+        SBIT__TRY(sbit__op_word(call, "aggregate_function", sums, 4, &t->aggregate, error));
         t->aggregate = t->aggregate < 2 ? 1 - t->aggregate : t->aggregate;
     }
     SBIT__TRY(sbit__ml_post_of(call, &t->post, error));

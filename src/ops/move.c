@@ -1055,14 +1055,10 @@ static sbit_status sbit__pad_mode_of(const sbit_op_call *call, sbit__pad_mode *m
                                      sbit_error *error)
 {
     static const char *const names[] = {"constant", "reflect", "edge", "wrap"};
-    const char *text = sbit_node_string(call->node, "mode", "constant");
-    for (int i = 0; i < 4; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *mode = (sbit__pad_mode)i;
-            return SBIT_OK;
-        }
-    }
-    return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "mode='%s'", text);
+    int32_t word = 0;
+    SBIT__TRY(sbit__op_word(call, "mode", names, 4, &word, error));
+    *mode = (sbit__pad_mode)word;
+    return SBIT_OK;
 }
 
 static sbit_status sbit__pad_infer(const sbit_op_call *call, sbit_error *error)

@@ -325,7 +325,7 @@ static sbit_status sbit__layernorm_infer(const sbit_op_call *call, sbit_error *e
         SBIT__TRY(sbit__layernorm_check(call, 2, error));
     }
     sbit__op_same_type(call, 0, 0);
-    for (int32_t i = 1; i < 3; i++) {
+    for (int32_t i = 1; i < 3; i++) { /* mean, 1 / deviation; of RMS only that */
         sbit_type *out = sbit__op_out(call, i, (sbit_dtype)stash, rank);
         for (int32_t k = 0; out != NULL && k < rank; k++) {
             out->dims[k] = k < axis ? x->dims[k] : sbit__dim(1);
@@ -383,9 +383,8 @@ static void sbit__layernorm_rows(void *user, int64_t begin, int64_t end, int32_t
             sbit__norm_moments(kernels, n, x, y, task->epsilon, &mean, &factor);
         } else {
             factor = 1.0f / sqrtf(kernels->f32_dot(n, x, x) / (float)n + task->epsilon);
-            memcpy(y, x, (size_t)n * sizeof *y);
         }
-        kernels->f32_binary(SBIT__BINARY_MUL, n, y, 1, &factor, 0, y);
+        kernels->f32_binary(SBIT__BINARY_MUL, n, task->centered ? y : x, 1, &factor, 0, y);
         if (task->means != NULL) {
             task->means[row] = mean;
         }
@@ -459,8 +458,8 @@ static sbit_status sbit__layernorm_run_as(const sbit_op_call *call, bool centere
     task.kernels = call->kernels;
     task.x = (const float *)x->data;
     task.y = (float *)call->out[0]->data;
-    task.means = sbit__norm_out(call, 1);
-    task.factors = sbit__norm_out(call, 2);
+    task.means = centered ? sbit__norm_out(call, 1) : NULL;
+    task.factors = sbit__norm_out(call, centered ? 2 : 1);
     task.rows = sbit__tensor_span(x, 0, axis);
     task.inner = sbit__tensor_span(x, axis, x->rank);
     task.epsilon = plan.epsilon;
@@ -477,10 +476,8 @@ static sbit_status sbit__layernorm_run_as(const sbit_op_call *call, bool centere
             SBIT__TRY(sbit__op_strides(call, bias, -1, x->rank, x->dims, task.bias_strides, error));
         }
     }
-    if (task.inner > 0) {
-        sbit__parallel_range(call->ctx, task.rows, sbit__norm_grain(x, task.rows),
-                             sbit__layernorm_rows, &task);
-    }
+    sbit__parallel_range(call->ctx, task.rows, sbit__norm_grain(x, task.rows), sbit__layernorm_rows,
+                         &task);
     return SBIT_OK;
 }
 
@@ -505,7 +502,8 @@ static sbit_status sbit__layernorm_run_as64(const sbit_op_call *call, bool cente
     sbit__layernorm plan;
     sbit__layernorm_task task; /* where scale and bias lie */
     const sbit_tensor *x = call->in[0], *scale = call->in[1], *bias = sbit__in(call, 2);
-    sbit_tensor *means = sbit__out(call, 1), *factors = sbit__out(call, 2);
+    sbit_tensor *means = centered ? sbit__out(call, 1) : NULL;
+    sbit_tensor *factors = sbit__out(call, centered ? 2 : 1);
     SBIT__TRY(sbit__op_kept(call, &plan, sizeof plan, error));
     const int32_t axis = plan.axis;
     const double epsilon = (double)plan.epsilon;
@@ -517,7 +515,7 @@ static sbit_status sbit__layernorm_run_as64(const sbit_op_call *call, bool cente
         SBIT__TRY(sbit__op_strides(call, bias, -1, x->rank, x->dims, task.bias_strides, error));
     }
     const int64_t n = sbit__tensor_span(x, axis, x->rank);
-    for (int64_t row = 0; n > 0 && row < sbit__tensor_span(x, 0, axis); row++) {
+    for (int64_t row = 0; row < sbit__tensor_span(x, 0, axis); row++) {
         const double *from = (const double *)x->data + row * n;
         double mean = 0.0, factor = 0.0;
         sbit__norm_moments64(n, from, epsilon, centered, &mean, &factor);

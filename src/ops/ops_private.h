@@ -203,6 +203,10 @@ SBIT__FN sbit_status sbit__op_ints(const sbit_op_call *call, const char *name, i
 SBIT__FN sbit_status sbit__op_floats(const sbit_op_call *call, const char *name, int32_t input,
                                      float *values, int64_t capacity, int64_t *count,
                                      sbit_error *error);
+/* *out: which of the words a string attribute is, words[0] if it is not there; fails if it is none. */
+SBIT__FN sbit_status sbit__op_word(const sbit_op_call *call, const char *name,
+                                   const char *const *words, int32_t count, int32_t *out,
+                                   sbit_error *error);
 /* Row-major strides in elements. */
 SBIT__FN void sbit__tensor_strides(const sbit_tensor *tensor, int64_t strides[SBIT_MAX_RANK]);
 /* For operators that compute in one float type: runs `run64` if some operand is float64, else

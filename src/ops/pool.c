@@ -168,7 +168,7 @@ static int64_t sbit__pooling_index(const sbit__pooling_plan *plan, int64_t plane
                                     tx.start;                                                      \
                 for (int64_t kx = tx.begin; kx < tx.end; kx++) {                                   \
                     const int64_t at = row + kx * plan->dilation[2];                               \
-                    best = best < 0 || x[at] > x[best] ? at : best;                                \
+                    best = best < 0 || x[at] > x[best] || x[at] != x[at] ? at : best;           \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
@@ -217,6 +217,12 @@ static float sbit__pooling_finish(const sbit__pooling_plan *plan, float value, f
 
 /* ---- float32: windows one by one, or whole planes at once */
 
+/* Not a number is larger than all numbers, as in the vector kernels, NumPy and PyTorch. */
+static float sbit__pooling_larger(float next, float value)
+{
+    return next > value || next != next ? next : value;
+}
+
 /* One row of taps within the input, at distance `step`, added to or compared with `value`. */
 static float sbit__pooling_taps_row(const sbit__pooling_task *task, const float *x, int64_t n,
                                     int64_t step, float value)
@@ -231,11 +237,11 @@ static float sbit__pooling_taps_row(const sbit__pooling_task *task, const float 
     if (step == 1 && n >= 16) { /* as when AveragePool stands for GlobalAveragePool */
         const float more = plan->kind == SBIT__POOLING_MAX ? task->kernels->f32_max(n, x)
                                                            : task->kernels->f32_sum(n, x);
-        return plan->kind != SBIT__POOLING_MAX ? value + more : more > value ? more : value;
+        return plan->kind == SBIT__POOLING_MAX ? sbit__pooling_larger(more, value) : value + more;
     }
     for (int64_t i = 0; i < n; i++) {
         const float next = x[i * step];
-        value = plan->kind != SBIT__POOLING_MAX ? value + next : next > value ? next : value;
+        value = plan->kind == SBIT__POOLING_MAX ? sbit__pooling_larger(next, value) : value + next;
     }
     return value;
 }
@@ -575,7 +581,7 @@ static double sbit__gpool_plane(const sbit__gpool_task *task, int64_t plane)
     for (int64_t i = 0; i < task->size; i++) {
         const double value = sbit__tensor_f64_at(task->x, plane * task->size + i);
         if (task->kind == SBIT__POOLING_MAX) {
-            sum = i == 0 || value > sum ? value : sum;
+            sum = i == 0 || value > sum || value != value ? value : sum;
         } else if (task->kind == SBIT__POOLING_AVERAGE) {
             sum += value;
         } else {
@@ -815,10 +821,26 @@ static sbit_status sbit__roipool_infer(const sbit_op_call *call, sbit_error *err
     return sbit__roi_infer_size(call, 5, size[0], size[1], error);
 }
 
+/* Before version 16 there was no attribute and no shift by half a pixel. */
+static sbit_status sbit__roialign_modes(const sbit_op_call *call, int64_t version,
+                                        bool *half_pixel, bool *use_max, sbit_error *error)
+{
+    static const char *const places[] = {"half_pixel", "output_half_pixel"};
+    static const char *const modes[] = {"avg", "max"};
+    int32_t place = 0, mode = 0;
+    SBIT__TRY(sbit__op_word(call, "coordinate_transformation_mode", places, 2, &place, error));
+    SBIT__TRY(sbit__op_word(call, "mode", modes, 2, &mode, error));
+    *half_pixel = version >= 16 && place == 0;
+    *use_max = mode == 1;
+    return SBIT_OK;
+}
+
 static sbit_status sbit__roialign_infer(const sbit_op_call *call, sbit_error *error)
 {
     int32_t rank = -1;
+    bool half_pixel = false, use_max = false;
     SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
+    SBIT__TRY(sbit__roialign_modes(call, 16, &half_pixel, &use_max, error));
     SBIT__TRY(sbit__op_rank(call, 2, &rank, error));
     const sbit_type *batch = call->in_type[2];
     const sbit_type *rois = call->in_type[1];
@@ -904,7 +926,7 @@ static void sbit__roipool_regions(void *user, int64_t begin, int64_t end, int32_
             for (int64_t at = h0 * task->width; at < h1 * task->width; at += task->width) {
                 for (int64_t k = w0; k < w1; k++) {
                     const double x = sbit__real_at(task->wide, task->x->data, from + at + k);
-                    if (place < 0 || x > best) {
+                    if (place < 0 || x > best || x != x) {
                         best = x;
                         place = from + at + k;
                     }
@@ -927,20 +949,27 @@ static bool sbit__roi_sane(double value)
     return value > -1e9 && value < 1e9; /* NaN is not */
 }
 
-static sbit_status sbit__roipool_run_any(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__roipool_check(const sbit_op_call *call, const sbit__roi_task *task,
+                                       sbit_error *error)
 {
-    sbit__roi_task task;
-    sbit__roi_task_of(call, &task);
-    for (int64_t i = 0; i < task.rois_count * 5; i++) {
+    for (int64_t i = 0; i < task->rois_count * 5; i++) {
         const bool image = i % 5 == 0;
         const double value =
-            image ? sbit__real_at(task.wide, task.rois, i) : sbit__roi_scaled(&task, i);
+            image ? sbit__real_at(task->wide, task->rois, i) : sbit__roi_scaled(task, i);
         if (!sbit__roi_sane(value) ||
-            (image && (value < 0.0 || value >= (double)task.x->dims[0]))) {
+            (image && (value < 0.0 || value >= (double)task->x->dims[0]))) {
             return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
                                 "region %lld is not inside of the batch", (long long)(i / 5));
         }
     }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__roipool_run_any(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__roi_task task;
+    sbit__roi_task_of(call, &task);
+    SBIT__TRY(sbit__roipool_check(call, &task, error));
     sbit__parallel_range(call->ctx, task.rois_count * task.channels, 1, sbit__roipool_regions,
                          &task);
     return SBIT_OK;
@@ -954,20 +983,18 @@ static sbit_status sbit__roipool_run(const sbit_op_call *call, sbit_error *error
 /* MaxRoiPoolGrad(x, rois, dy): regions that overlap add to the same cells, so one thread does it. */
 static sbit_status sbit__roipool_grad_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
-    sbit__op_same_type(call, 0, 0);
-    return SBIT_OK;
+    return sbit__op_infer_like(call, 3, 3, 0, error);
 }
 
 static sbit_status sbit__roipool_grad_run(const sbit_op_call *call, sbit_error *error)
 {
     sbit__roi_task task;
-    (void)error; /* the forward node has looked at the regions */
     sbit__roi_task_of(call, &task);
     task.dy = call->in[2]->data;
     task.rois_count = call->in[2]->dims[0];
     task.out_h = call->in[2]->dims[2];
     task.out_w = call->in[2]->dims[3];
+    SBIT__TRY(sbit__roipool_check(call, &task, error)); /* nothing says that the forward node has run */
     memset(task.y, 0, sbit_tensor_bytes(call->out[0]));
     sbit__roipool_regions(&task, 0, task.rois_count * task.channels, 0);
     return SBIT_OK;
@@ -1097,17 +1124,12 @@ static void sbit__roialign_regions(void *user, int64_t begin, int64_t end, int32
     }
 }
 
-/* Fails if a region is not sane. Before version 16 there was no attribute and no shift by half a
- * pixel. */
+/* Fails if a region is not sane. */
 static sbit_status sbit__roialign_read(const sbit_op_call *call, int64_t version,
                                        sbit__roi_task *out, sbit_error *error)
 {
     sbit__roi_task task = *out;
-    task.half_pixel =
-        version >= 16 &&
-        sbit__streq(sbit_node_string(call->node, "coordinate_transformation_mode", "half_pixel"),
-                    "half_pixel");
-    task.use_max = sbit__streq(sbit_node_string(call->node, "mode", "avg"), "max");
+    SBIT__TRY(sbit__roialign_modes(call, version, &task.half_pixel, &task.use_max, error));
     task.sampling = sbit_node_int(call->node, "sampling_ratio", 0);
     task.batch = (const int64_t *)call->in[2]->data;
     *out = task;

@@ -149,21 +149,16 @@ static sbit__rnn_kind sbit__rnn_kind_of(const sbit_op_call *call)
 /* Everything that attributes say; sizes are left 0. */
 static sbit_status sbit__rnn_read(const sbit_op_call *call, sbit__rnn *rnn, sbit_error *error)
 {
-    const char *direction = sbit_node_string(call->node, "direction", "forward");
+    /* "foward": how GRU-1 and LSTM-1 spelled their default */
+    static const char *const directions[] = {"forward", "reverse", "bidirectional", "foward"};
+    int32_t direction = 0;
+    SBIT__TRY(sbit__op_word(call, "direction", directions, 4, &direction, error));
     memset(rnn, 0, sizeof *rnn);
     rnn->kind = sbit__rnn_kind_of(call);
     rnn->gates = rnn->kind == SBIT__RNN_LSTM ? 4 : rnn->kind == SBIT__RNN_GRU ? 3 : 1;
     rnn->functions = rnn->kind == SBIT__RNN_LSTM ? 3 : rnn->kind == SBIT__RNN_GRU ? 2 : 1;
-    rnn->dirs = 1;
-    if (sbit__streq(direction, "bidirectional")) {
-        rnn->dirs = 2;
-    } else if (sbit__streq(direction, "reverse")) {
-        rnn->reverse_only = true;
-    } else if (!sbit__streq(direction, "forward") && !sbit__streq(direction, "foward")) {
-        /* "foward": how GRU-1 and LSTM-1 spelled their default */
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "direction='%s' does not exist",
-                            direction);
-    }
+    rnn->dirs = direction == 2 ? 2 : 1;
+    rnn->reverse_only = direction == 1;
     rnn->batch_first = sbit_node_int(call->node, "layout", 0) != 0;
     rnn->input_forget = sbit_node_int(call->node, "input_forget", 0) != 0;
     rnn->linear_before_reset = sbit_node_int(call->node, "linear_before_reset", 0) != 0;

@@ -622,11 +622,15 @@ typedef struct sbit__arg_task {
     int64_t *y;
 } sbit__arg_task;
 
-/* Whether number i of the row is better than the best so far. */
+/* Whether number i of the row is better than the best so far. What is no number is better than all
+ * numbers, for ArgMin too, as in NumPy: it says where they are. */
 static bool sbit__arg_better(const sbit__arg_task *task, double f, double best_f, int64_t v,
                              int64_t best_v)
 {
     bool above = false, below = false;
+    if (f != f || best_f != best_f) {
+        return f != f && (best_f == best_f || task->last_index);
+    }
     if (!task->integers) {
         above = f > best_f;
         below = f < best_f;
@@ -771,10 +775,6 @@ static sbit_status sbit__cum_run(const sbit_op_call *call, sbit_error *error)
         return SBIT_OK;
     }
     SBIT__TRY(sbit__op_scalar(call, 1, 0, &given, error));
-    if (x->rank == 0) {
-        sbit__elem_copy_all(x, call->out[0]);
-        return SBIT_OK;
-    }
     SBIT__TRY(sbit__op_axis(call, given, x->rank, &axis, error));
     task.along = sbit__along_axis(x, axis);
     task.product = strcmp(call->row->op_type, "CumProd") == 0;

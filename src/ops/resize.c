@@ -69,21 +69,6 @@ typedef struct sbit__resize {
 
 /* ---- attributes */
 
-static sbit_status sbit__resize_choice(const sbit_op_call *call, const char *name,
-                                       const char *otherwise, const char *const *names,
-                                       int32_t count, int32_t *out, sbit_error *error)
-{
-    const char *text = sbit_node_string(call->node, name, otherwise);
-    for (int32_t i = 0; i < count; i++) {
-        if (sbit__streq(text, names[i])) {
-            *out = i;
-            return SBIT_OK;
-        }
-    }
-    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "%s='%s' is not supported", name,
-                        text);
-}
-
 static bool sbit__resize_is_new(const sbit_op_call *call)
 {
     return call->row->since_version >= 11 && sbit__streq(call->row->op_type, "Resize");
@@ -100,18 +85,16 @@ static sbit_status sbit__resize_attributes(const sbit_op_call *call, sbit__resiz
                                          "ceil"};
     int32_t choice = 0;
     memset(resize, 0, sizeof *resize);
-    SBIT__TRY(sbit__resize_choice(call, "mode", "nearest", modes, 4, &choice, error));
+    SBIT__TRY(sbit__op_word(call, "mode", modes, 4, &choice, error));
     resize->mode = choice == 3 ? SBIT__RESIZE_LINEAR : (sbit__resize_mode)choice;
     resize->place = SBIT__RESIZE_AT_ASYMMETRIC;
     resize->round = SBIT__RESIZE_ROUND_OLD;
     if (!sbit__resize_is_new(call)) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__resize_choice(call, "coordinate_transformation_mode", "half_pixel", places, 6,
-                                  &choice, error));
+    SBIT__TRY(sbit__op_word(call, "coordinate_transformation_mode", places, 6, &choice, error));
     resize->place = (sbit__resize_place)choice;
-    SBIT__TRY(
-        sbit__resize_choice(call, "nearest_mode", "round_prefer_floor", rounds, 4, &choice, error));
+    SBIT__TRY(sbit__op_word(call, "nearest_mode", rounds, 4, &choice, error));
     resize->round = (sbit__resize_round)choice;
     resize->exclude_outside = sbit_node_int(call->node, "exclude_outside", 0) != 0;
     resize->antialias = sbit_node_int(call->node, "antialias", 0) != 0;
@@ -246,8 +229,7 @@ static sbit_status sbit__resize_by_sizes(const sbit_op_call *call, const int32_t
 {
     static const char *const policies[] = {"stretch", "not_larger", "not_smaller"};
     int32_t policy = 0;
-    SBIT__TRY(sbit__resize_choice(call, "keep_aspect_ratio_policy", "stretch", policies, 3, &policy,
-                                  error));
+    SBIT__TRY(sbit__op_word(call, "keep_aspect_ratio_policy", policies, 3, &policy, error));
     for (int32_t i = 0; i < n; i++) {
         if (sbit__dim_known(sizes[i]) && sizes[i].value < 0) {
             return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "sizes[%d] is %lld", (int)i,

@@ -502,20 +502,17 @@ static sbit_dtype sbit__cast_named(const char *name)
 
 static sbit_status sbit__cast_target(const sbit_op_call *call, sbit_dtype *to, sbit_error *error)
 {
-    const sbit_attr *attr = sbit_node_attr(call->node, "to");
-    *to = SBIT_UNDEFINED;
-    if (strcmp(call->node->op_type, "CastLike") == 0) {
-        *to = sbit__in_dtype(call, 1);
-        return SBIT_OK;
-    }
+    const bool like = strcmp(call->node->op_type, "CastLike") == 0;
+    const sbit_attr *attr = like ? NULL : sbit_node_attr(call->node, "to");
+    *to = like ? sbit__in_dtype(call, 1) : SBIT_UNDEFINED;
     if (attr != NULL && attr->type == SBIT_ONNX_ATTR_STRING && attr->s.data != NULL) {
         *to = sbit__cast_named(attr->s.data);
     } else if (attr != NULL && attr->i > 0 && attr->i < (int64_t)SBIT_DTYPE_COUNT) {
         *to = (sbit_dtype)attr->i;
     }
-    if (*to == SBIT_UNDEFINED || *to == SBIT_C64 || *to == SBIT_C128) {
+    if ((*to == SBIT_UNDEFINED && !like) || *to == SBIT_C64 || *to == SBIT_C128) {
         return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "casting to element type %lld",
-                            attr != NULL ? (long long)attr->i : 0LL);
+                            attr != NULL ? (long long)attr->i : (long long)*to);
     }
     return SBIT_OK;
 }
@@ -606,8 +603,9 @@ static void sbit__cast_from_text(const sbit_tensor *x, sbit_tensor *y)
             memcpy(copy, text[i].data, text[i].size);
             copy[text[i].size] = '\0';
         }
-        if (y->dtype == SBIT_I64 && fits && sbit__parse_i64(copy, &whole)) {
-            ((int64_t *)y->data)[i] = whole; /* a double would round it */
+        if ((y->dtype == SBIT_I64 || y->dtype == SBIT_U64) && fits &&
+            sbit__parse_i64(copy, &whole)) {
+            memcpy((int64_t *)y->data + i, &whole, sizeof whole); /* a double would round it */
         } else {
             sbit__tensor_set_f64(y, i, sbit__cast_parse(text[i]));
         }
@@ -615,19 +613,20 @@ static void sbit__cast_from_text(const sbit_tensor *x, sbit_tensor *y)
 }
 
 /* float8 without saturation, and float8e8m0 with its rounding modes: element by element. */
-static void sbit__cast_small(const sbit_op_call *call, const sbit_tensor *x, sbit_tensor *y)
+static sbit_status sbit__cast_small(const sbit_op_call *call, const sbit_tensor *x, sbit_tensor *y,
+                                    sbit_error *error)
 {
+    static const char *const modes[] = {"up", "down", "nearest"}; /* as sbit__e8m0_round */
     const bool saturate = sbit_node_int(call->node, "saturate", 1) != 0;
-    const char *mode = sbit_node_string(call->node, "round_mode", "up");
-    const sbit__e8m0_round round = strcmp(mode, "down") == 0      ? SBIT__E8M0_DOWN
-                                   : strcmp(mode, "nearest") == 0 ? SBIT__E8M0_NEAREST
-                                                                  : SBIT__E8M0_UP;
+    int32_t round = 0;
     uint8_t *out = (uint8_t *)y->data;
+    SBIT__TRY(sbit__op_word(call, "round_mode", modes, 3, &round, error));
     for (int64_t i = 0; i < sbit_tensor_count(x); i++) {
         const float value = (float)sbit__tensor_f64_at(x, i);
-        out[i] = y->dtype == SBIT_F8E8M0 ? sbit__f32_to_e8m0(value, round, saturate)
+        out[i] = y->dtype == SBIT_F8E8M0 ? sbit__f32_to_e8m0(value, (sbit__e8m0_round)round, saturate)
                                          : sbit__f32_to_f8(y->dtype, value, saturate);
     }
+    return SBIT_OK;
 }
 
 typedef struct sbit__cast_task {
@@ -666,8 +665,7 @@ static sbit_status sbit__cast_run(const sbit_op_call *call, sbit_error *error)
     }
     if (y->dtype == SBIT_F8E8M0 ||
         ((SBIT_T(y->dtype) & SBIT__T_F8) != 0 && sbit_node_int(call->node, "saturate", 1) == 0)) {
-        sbit__cast_small(call, x, y);
-        return SBIT_OK;
+        return sbit__cast_small(call, x, y, error);
     }
     task.x = x;
     task.y = y;

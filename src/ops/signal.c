@@ -313,7 +313,7 @@ static sbit_status sbit__window_fill(const sbit_op_call *call, double a0, double
     SBIT__TRY(sbit__op_scalar(call, 0, 0, &size, error));
     SBIT__TRY(sbit__signal_dtype(call, &dtype, error));
     SBIT__TRY(sbit__op_output(call, 0, dtype, 1, &size, &y, error));
-    const int64_t turn = periodic || size <= 1 ? (size > 0 ? size : 1) : size - 1;
+    const int64_t turn = periodic ? size : size - 1; /* 0: no number, by the definition */
     for (int64_t i = 0; y != NULL && i < size; i++) {
         const double t = SBIT__SIGNAL_TURN * (double)i / (double)turn;
         sbit__tensor_set_f64(y, i, a0 - a1 * cos(t) + a2 * cos(2.0 * t));

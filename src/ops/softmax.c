@@ -79,7 +79,10 @@ static void sbit__softmax_hard_line(int64_t n, int64_t step, const float *x, flo
 {
     int64_t best = 0;
     for (int64_t i = 0; i < n; i++) {
-        best = x[i * step] > x[best * step] ? i : best;
+        best = x[i * step] > x[best * step] ||
+                       (x[i * step] != x[i * step] && x[best * step] == x[best * step])
+                   ? i
+                   : best;
         y[i * step] = 0.0f;
     }
     y[best * step] = 1.0f;

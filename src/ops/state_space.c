@@ -15,6 +15,8 @@
 
 #if !SPARSEBIT_NO_OPS_ATTENTION
 
+#define SBIT__STATE_TYPES (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16))
+
 static sbit_status sbit__state_bad(const sbit_op_call *call, const char *what, sbit_error *error)
 {
     return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%s", what);
@@ -34,22 +36,19 @@ typedef struct sbit__linear_attention {
 static sbit_status sbit__linear_heads(const sbit_op_call *call, int64_t *q_heads, int64_t *kv_heads,
                                       bool *decays, bool *rates, sbit_error *error)
 {
-    const char *rule = sbit_node_string(call->node, "update_rule", "gated_delta");
+    static const char *const rules[] = {"gated_delta", "gated", "delta", "linear"};
+    int32_t rule = 0;
+    SBIT__TRY(sbit__op_word(call, "update_rule", rules, 4, &rule, error));
     *q_heads = sbit_node_int(call->node, "q_num_heads", 0);
     *kv_heads = sbit_node_int(call->node, "kv_num_heads", 0);
-    *decays = strcmp(rule, "gated") == 0 || strcmp(rule, "gated_delta") == 0;
-    *rates = strcmp(rule, "delta") == 0 || strcmp(rule, "gated_delta") == 0;
-    if (!*decays && !*rates && strcmp(rule, "linear") != 0) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                            "update_rule='%s' is not one of linear, gated, delta, gated_delta",
-                            rule);
-    }
+    *decays = rule == 0 || rule == 1;
+    *rates = rule == 0 || rule == 2;
     if (*kv_heads < 1 || *q_heads < 1 || *q_heads % *kv_heads != 0) {
         return sbit__state_bad(call, "q_num_heads is a multiple of kv_num_heads", error);
     }
     if ((*decays && !sbit__op_has(call, 4)) || (*rates && !sbit__op_has(call, 5))) {
         return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "update_rule='%s' needs input %s",
-                            rule, *decays && !sbit__op_has(call, 4) ? "decay" : "beta");
+                            rules[rule], *decays && !sbit__op_has(call, 4) ? "decay" : "beta");
     }
     return SBIT_OK;
 }
@@ -59,7 +58,7 @@ static sbit_status sbit__linear_infer(const sbit_op_call *call, sbit_error *erro
     int64_t q_heads = 0, kv_heads = 0;
     bool decays = false, rates = false;
     SBIT__TRY(sbit__op_inputs(call, 3, 6, error));
-    SBIT__TRY(sbit__op_dtypes(call, 0x3f, SBIT_T_FLOATS, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x3f, SBIT__STATE_TYPES, error));
     SBIT__TRY(sbit__linear_heads(call, &q_heads, &kv_heads, &decays, &rates, error));
     const sbit_type *q = call->in_type[0], *v = call->in_type[2];
     for (int32_t i = 0; i < 3; i++) {
@@ -251,17 +250,14 @@ static sbit_status sbit__linear_run(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__causal_infer(const sbit_op_call *call, sbit_error *error)
 {
-    const char *activation = sbit_node_string(call->node, "activation", "none");
+    static const char *const activations[] = {"none", "silu", "swish"};
+    int32_t activation = 0;
     SBIT__TRY(sbit__op_inputs(call, 2, 4, error));
+    SBIT__TRY(sbit__op_word(call, "activation", activations, 3, &activation, error));
     SBIT__TRY(sbit__op_dtypes(call, 0xe, 0, error));
     const sbit_type *x = call->in_type[0], *w = call->in_type[1];
     if ((x->rank >= 0 && x->rank != 3) || (w->rank >= 0 && w->rank != 3)) {
         return sbit__state_bad(call, "input and weight have rank 3", error);
-    }
-    if (strcmp(activation, "none") != 0 && strcmp(activation, "silu") != 0 &&
-        strcmp(activation, "swish") != 0) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                            "activation='%s' is not one of none, silu, swish", activation);
     }
     sbit__op_same_type(call, 0, 0);
     sbit_type *state = sbit__op_out(call, 1, x->dtype, 3);
@@ -377,8 +373,6 @@ static sbit_status sbit__swiglu_run(const sbit_op_call *call, sbit_error *error)
 }
 
 /* ---- rows */
-
-#define SBIT__STATE_TYPES (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16))
 
 static const sbit_op_row sbit__state_space_table[] = {
     {"", "LinearAttention", 27, SBIT__STATE_TYPES, 0, 0, sbit__linear_infer, sbit__linear_prepare,

@@ -250,17 +250,14 @@ static int64_t sbit__text_kept(const sbit_op_call *call, const sbit_tensor *x)
 
 static sbit_status sbit__text_normalize_infer(const sbit_op_call *call, sbit_error *error)
 {
-    const char *change = sbit_node_string(call->node, "case_change_action", "NONE");
+    static const char *const changes[] = {"NONE", "LOWER", "UPPER"};
+    int32_t change = 0;
     SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    SBIT__TRY(sbit__op_word(call, "case_change_action", changes, 3, &change, error));
     const sbit_type *x = call->in_type[0];
     if (x->rank >= 0 && x->rank != 1 &&
         (x->rank != 2 || (sbit__dim_known(x->dims[0]) && x->dims[0].value != 1))) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "its input is [C] or [1, C]");
-    }
-    if (strcmp(change, "NONE") != 0 && strcmp(change, "LOWER") != 0 &&
-        strcmp(change, "UPPER") != 0) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                            "case_change_action='%s' is not one of NONE, LOWER, UPPER", change);
     }
     sbit_type *out = sbit__op_out(call, 0, SBIT_STRING, x->rank);
     if (out != NULL && x->rank == 2) {

@@ -281,15 +281,11 @@ SBIT__UNARY_KERNEL(gelu_tanh, SBIT__UNARY_GELU_TANH,
                    0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))))
 static sbit_status sbit__unary_gelu_run(const sbit_op_call *call, sbit_error *error)
 {
-    const char *approximate = sbit_node_string(call->node, "approximate", "none");
-    if (strcmp(approximate, "tanh") == 0) {
-        return sbit__unary_gelu_tanh_run(call, error);
-    }
-    if (strcmp(approximate, "none") != 0) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                            "approximate='%s' is neither 'none' nor 'tanh'", approximate);
-    }
-    return sbit__unary_gelu_erf_run(call, error);
+    static const char *const words[] = {"none", "tanh"};
+    int32_t approximate = 0;
+    SBIT__TRY(sbit__op_word(call, "approximate", words, 2, &approximate, error));
+    return approximate == 1 ? sbit__unary_gelu_tanh_run(call, error)
+                            : sbit__unary_gelu_erf_run(call, error);
 }
 
 /* Arithmetic and rounding */

@@ -241,21 +241,11 @@ static sbit_status sbit__window_ints(const sbit_op_call *call, const char *name,
 static sbit_status sbit__window_auto_pad(const sbit_op_call *call, sbit__auto_pad *out,
                                          sbit_error *error)
 {
-    static const char *const names[] = {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"};
-    static const sbit__auto_pad values[] = {SBIT__PAD_NOTSET, SBIT__PAD_VALID, SBIT__PAD_SAME_UPPER,
-                                            SBIT__PAD_SAME_LOWER};
-    const char *text = sbit_node_string(call->node, "auto_pad", "NOTSET");
-    if (text[0] == '\0') {
-        text = "NOTSET"; /* some exporters write the attribute empty */
-    }
-    for (size_t i = 0; i < SBIT__COUNT_OF(names); i++) {
-        if (sbit__streq(text, names[i])) {
-            *out = values[i];
-            return SBIT_OK;
-        }
-    }
-    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "auto_pad='%s' is not supported",
-                        text);
+    static const char *const words[] = {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", ""};
+    int32_t word = 0;
+    SBIT__TRY(sbit__op_word(call, "auto_pad", words, 5, &word, error));
+    *out = (sbit__auto_pad)(word % 4); /* some exporters write the attribute empty */
+    return SBIT_OK;
 }
 
 static sbit_status sbit__window_kernel(const sbit_op_call *call, const sbit_dim *kernel,
