@@ -147,6 +147,7 @@ static void sbit__constants_release(sbit__constants *fold, sbit__exec_value *val
         (same && sbit__graph_release_constant(
                      source, id, fold->fixed && fold->program->desc.release_weights))) {
         fold->graph->values[idx]->info.constant.data = NULL;
+        fold->program->halfway = true;
         value->value.tensor.data = NULL;
         fold->session->infer.known[idx] = NULL;
     }
@@ -307,29 +308,25 @@ static sbit_status sbit__constants_reader(sbit__constants *fold, sbit__exec_node
 
 /* >>driver */
 
+/* Read later, too: results, captures of bodies, what only taps and states compute. */
 static void sbit__constants_count_readers(sbit__constants *fold)
 {
     const sbit_session *s = fold->session;
-    const bool root = fold->graph == fold->program->graph;
+    const sbit_program *program = fold->program;
     for (size_t o = 0; o < s->node_count; o++) {
-        const sbit__exec_node *data = &s->nodes[o];
-        for (size_t i = 0; i < data->node->input_count; i++) {
-            fold->readers[data->node->inputs[i].idx]++;
-        }
-        for (size_t i = 0; i < data->capture_count; i++) {
-            fold->keep[data->captures[i].idx] = true;
-        }
-    }
-    for (sbit_node_id id = sbit_graph_first(fold->graph); id.idx != 0;
-         id = sbit_graph_next(fold->graph, id)) { /* not in this session: for taps and states */
-        const sbit_node *node = sbit_graph_node(fold->graph, id);
-        for (size_t i = 0; s->node_at[id.idx] == 0 && i < node->input_count; i++) {
-            fold->keep[node->inputs[i].idx] = true;
+        const sbit_node *node = s->nodes[o].node;
+        for (size_t i = 0; i < node->input_count; i++) {
+            fold->readers[node->inputs[i].idx]++;
         }
     }
     for (uint32_t idx = 0; idx < s->value_limit; idx++) {
-        fold->keep[idx] = fold->keep[idx] || s->wanted[idx] || fold->program->desc.keep_values ||
-                          (root && idx < fold->program->kept_limit && fold->program->kept[idx]);
+        sbit_value_id id;
+        id.idx = idx;
+        fold->keep[idx] =
+            s->wanted[idx] || program->desc.keep_values ||
+            (sbit_graph_value_alive(fold->graph, id) &&
+             fold->readers[idx] != sbit_graph_value(fold->graph, id)->use_count) ||
+            (fold->graph == program->graph && idx < program->kept_limit && program->kept[idx]);
     }
 }
 
@@ -505,6 +502,10 @@ static sbit_status sbit__constants_graph(sbit_program *program, const sbit_graph
 SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error)
 {
     bool again = true;
+    if (program->halfway) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL,
+                          "packing the constants failed before; some are freed: load the model again");
+    }
     while (again) {
         again = false;
         for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
@@ -518,5 +519,6 @@ SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error
             }
         }
     }
+    program->halfway = false;
     return SBIT_OK;
 }

@@ -70,7 +70,8 @@ typedef struct sbit_session_desc {
     bool exact;            /* no Winograd, which adds and subtracts neighbours: its error is up to
                               1e-5 of the largest sum of |terms| among 4 x 4 outputs */
     bool release_weights;  /* constants that were packed are freed in the graph as well: after
-                              that it can only be run, by sessions of this program */
+                              that it can only be run, by sessions of this program; if packing
+                              fails half way, not at all */
     bool profile;          /* measure each node */
     size_t max_bytes;      /* 0: no limit on the session's memory: total_bytes below */
     size_t dynamic_bytes;  /* 0: no limit on the part of it that is found while running */

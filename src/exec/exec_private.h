@@ -175,6 +175,7 @@ struct sbit_program {
     bool *kept;       /* by value of the root: looked at from outside */
     uint32_t kept_limit;
     sbit_session_desc desc;   /* for its sessions; its arrays are the program's */
+    bool halfway;             /* packing has freed constants and is not through */
     bool all_inputs;          /* every declared input is one of the sessions' */
     sbit__exec_block *blocks; /* packed constants */
     sbit__taken *taken;       /* folded ones */

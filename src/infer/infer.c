@@ -72,7 +72,8 @@ SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *grap
         info = sbit_graph_value(graph, id);
         if (info->is_constant) {
             types[i] = sbit__type_of_tensor(&info->constant);
-            state->known[i] = &info->constant;
+            const bool freed = info->constant.data == NULL && sbit_tensor_count(&info->constant) > 0;
+            state->known[i] = freed ? NULL : &info->constant;
         } else if (info->outer.idx != 0 && outer != NULL) {
             if (outer->types[info->outer.idx] != NULL) {
                 types[i] = *outer->types[info->outer.idx];
