@@ -430,11 +430,9 @@ SBIT__FN sbit_status sbit__layer_means(const sbit__layer *layer, const sbit_tens
 /* >>rounding layer by layer */
 typedef struct sbit__round {
     sbit__round_units *units;
-    sbit_walk *plain, *quantized; /* quantized NULL: rounding for float inputs */
-    bool *done;                   /* [site count] */
+    sbit_walk *walks[2]; /* float; quantized so far (NULL: rounding for float inputs) */
+    bool *done;          /* [site count] */
     sbit__gram gram;
-    sbit_tensor *kept; /* asym: the float inputs of each batch */
-    int64_t kept_count;
 } sbit__round;
 
 static sbit_status sbit__round_see(const sbit_walk_batch *batch, void *user, sbit_error *error)
@@ -443,42 +441,23 @@ static sbit_status sbit__round_see(const sbit_walk_batch *batch, void *user, sbi
     return sbit__gram_add(&r->gram, batch->x, NULL, batch->rows, batch->samples, error);
 }
 
-static sbit_status sbit__round_keep(const sbit_walk_batch *batch, void *user, sbit_error *error)
-{
-    sbit__round *r = (sbit__round *)user;
-    sbit_tensor *to = &r->kept[batch->index];
-    SBIT__TRY(sbit__tensor_copy(r->units->quant->ctx, batch->x, to, error));
-    r->kept_count = batch->index + 1;
-    return SBIT_OK;
-}
-
 static sbit_status sbit__round_see_both(const sbit_walk_batch *batch, void *user, sbit_error *error)
 {
     sbit__round *r = (sbit__round *)user;
-    if (!sbit_tensor_same_shape(&r->kept[batch->index], batch->x)) {
+    if (!sbit_tensor_same_shape(batch[0].x, batch[1].x)) {
         return sbit__fail(error, SBIT_ERR_SHAPE, r->gram.layer.node->name,
                           "the input of '%s' has another shape when quantized",
                           r->gram.layer.node->name);
     }
-    return sbit__gram_add(&r->gram, &r->kept[batch->index], batch->x, batch->rows, batch->samples,
-                          error);
-}
-
-static void sbit__round_drop(sbit__round *r)
-{
-    for (int64_t i = 0; i < r->kept_count; i++) {
-        sbit_tensor_free(r->units->quant->ctx, &r->kept[i]);
-    }
-    r->kept_count = 0;
+    return sbit__gram_add(&r->gram, batch[0].x, batch[1].x, batch->rows, batch->samples, error);
 }
 
 static sbit_status sbit__round_gather(sbit__round *r, const sbit_unit *unit, sbit_error *error)
 {
-    if (r->quantized == NULL) {
-        return sbit_walk_to(r->plain, unit->node, unit->input, sbit__round_see, r, error);
+    if (r->walks[1] == NULL) {
+        return sbit_walk_to(r->walks[0], unit->node, unit->input, sbit__round_see, r, error);
     }
-    SBIT__TRY(sbit_walk_to(r->plain, unit->node, unit->input, sbit__round_keep, r, error));
-    return sbit_walk_to(r->quantized, unit->node, unit->input, sbit__round_see_both, r, error);
+    return sbit__walk_both(r->walks, unit->node, unit->input, sbit__round_see_both, r, error);
 }
 
 static sbit_status sbit__round_unit(sbit__round *r, const sbit_unit *unit, sbit_error *error)
@@ -493,10 +472,9 @@ static sbit_status sbit__round_unit(sbit__round *r, const sbit_unit *unit, sbit_
         r->done[unit->site] = true;
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__gram_init(quant->ctx, &layer, r->quantized != NULL, r->units->positions,
+    SBIT__TRY(sbit__gram_init(quant->ctx, &layer, r->walks[1] != NULL, r->units->positions,
                               unit->site + 1, &r->gram, error));
     sbit_status status = sbit__round_gather(r, unit, error);
-    sbit__round_drop(r);
     if (status == SBIT_OK) {
         status = r->units->round(r->units, unit, &layer, &r->gram, error);
     }
@@ -511,7 +489,7 @@ static sbit_status sbit__round_all(sbit__round *r, const sbit_feed *feed, sbit_u
     sbit_quant *quant = r->units->quant;
     sbit_walk_desc desc;
     memset(&desc, 0, sizeof desc);
-    SBIT__TRY(sbit_walk_create(quant, feed, NULL, &r->plain, error));
+    SBIT__TRY(sbit_walk_create(quant, feed, NULL, &r->walks[0], error));
     for (size_t i = 0; i < quant->site_count; i++) { /* what is not rounded here is done already */
         r->done[i] = true;
     }
@@ -521,7 +499,7 @@ static sbit_status sbit__round_all(sbit__round *r, const sbit_feed *feed, sbit_u
     desc.sites = r->done;
     if (sbit_quant_asym(quant, &desc) || r->units->quantized) {
         desc.quantized = true;
-        SBIT__TRY(sbit_walk_create(quant, feed, &desc, &r->quantized, error));
+        SBIT__TRY(sbit_walk_create(quant, feed, &desc, &r->walks[1], error));
     }
     for (size_t i = 0; i < count; i++) {
         SBIT__TRY(sbit__progress(quant->ctx, r->units->step->head.name, (int64_t)i, (int64_t)count,
@@ -537,26 +515,21 @@ static sbit_status sbit__round_units_run(sbit__round_units *units, const sbit_fe
 {
     const sbit_allocator *a = sbit_ctx_allocator(units->quant->ctx);
     const size_t count = sbit_quant_units(units->quant, units->step, NULL, 0);
-    const size_t batches = (size_t)feed->count; /* as many at most */
-    const size_t bytes =
-        count * sizeof(sbit_unit) + batches * sizeof(sbit_tensor) + units->quant->site_count + 64;
+    const size_t bytes = count * sizeof(sbit_unit) + units->quant->site_count + 64;
     sbit__round r;
     memset(&r, 0, sizeof r);
-    char *room = (char *)sbit__calloc(a, 1, bytes);
-    if (room == NULL) {
+    sbit_unit *list = (sbit_unit *)sbit__calloc(a, 1, bytes);
+    if (list == NULL) {
         return sbit__fail_oom(error, bytes);
     }
     r.units = units;
-    r.kept = (sbit_tensor *)(void *)room;
-    sbit_unit *list = (sbit_unit *)(void *)(room + batches * sizeof(sbit_tensor));
     r.done = (bool *)(void *)(list + count);
     sbit_quant_units(units->quant, units->step, list, count);
     const sbit_status status = sbit__round_all(&r, feed, list, count, error);
-    sbit__round_drop(&r);
     sbit__gram_deinit(&r.gram);
-    sbit_walk_destroy(r.plain);
-    sbit_walk_destroy(r.quantized);
-    sbit__free(a, room, bytes);
+    sbit_walk_destroy(r.walks[0]);
+    sbit_walk_destroy(r.walks[1]);
+    sbit__free(a, list, bytes);
     return status;
 }
 

@@ -408,6 +408,12 @@ SBIT__FN sbit_status sbit__site_insert(sbit_graph *graph, const sbit__site *site
  * `node`, or an input of the model. */
 SBIT__FN sbit_status sbit__walk_to_value(sbit_walk *walk, sbit_node_id node, sbit_value_id value,
                                          sbit_walk_fn fn, void *user, sbit_error *error);
+/* Of any graph, as it is when the walk moves on. */
+SBIT__FN sbit_status sbit__walk_on(sbit_ctx *ctx, sbit_graph *graph, const sbit_feed *feed, sbit_walk **out,
+                                   sbit_error *error);
+/* Two walks of the same feed and ids, together: fn gets a batch of the first, and at [1] the second's. */
+SBIT__FN sbit_status sbit__walk_both(sbit_walk *const *walks, sbit_node_id node, size_t input, sbit_walk_fn fn,
+                                     void *user, sbit_error *error);
 
 /* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
 #define SBIT__STEPS(X)                                                                             \

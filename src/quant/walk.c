@@ -1,10 +1,10 @@
-/* walk.c: one run of the model over all samples that stops between layers. >>walk
+/* walk.c: one run of a model over all samples that stops between layers. >>walk
  *
  * At a stop the walk hands out the inputs of a layer, in float or as the model quantized so far
  * computes them, and keeps the frontier: the values that the rest of the model still needs, of
  * every batch. The next stop starts from there, so that visiting all layers costs one forward pass.
  * A frontier that would be larger than the limit is not taken; the old one is used once more.
- * Values have the ids of quant->graph: a build keeps them.
+ * Values have the ids of the graph: a build keeps them. Constants behind the frontier may change.
  */
 #include "quant_private.h"
 
@@ -15,7 +15,9 @@ typedef struct sbit__walk_value {
 } sbit__walk_value;
 
 struct sbit_walk {
-    sbit_quant *quant;
+    sbit_ctx *ctx;
+    sbit_graph *graph;
+    sbit_quant *quant; /* NULL: the graph as it is, alone */
     sbit_feed feed;
     bool quantized;
     sbit_quant_build_desc build; /* sites: NULL, or the caller's */
@@ -33,10 +35,10 @@ struct sbit_walk {
 /* >>walk memory */
 static void sbit__walk_drop(sbit_walk *walk, sbit__walk_value *values, size_t count)
 {
-    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
+    const sbit_allocator *a = sbit_ctx_allocator(walk->ctx);
     for (size_t i = 0; i < count; i++) {
         for (int64_t b = 0; values[i].batches != NULL && b < walk->batches; b++) {
-            sbit_tensor_free(walk->quant->ctx, &values[i].batches[b]);
+            sbit_tensor_free(walk->ctx, &values[i].batches[b]);
         }
         sbit__free(a, values[i].batches, (size_t)walk->batches * sizeof(sbit_tensor));
     }
@@ -48,17 +50,17 @@ SPARSEBIT_API void sbit_walk_destroy(sbit_walk *walk)
     if (walk == NULL) {
         return;
     }
-    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
+    const sbit_allocator *a = sbit_ctx_allocator(walk->ctx);
     sbit__walk_drop(walk, walk->values, walk->value_count);
     sbit__free(a, walk->samples, 2 * (size_t)walk->batches * sizeof *walk->samples);
-    sbit__free(a, walk->position, sbit_graph_node_limit(walk->quant->graph) * sizeof(uint32_t));
+    sbit__free(a, walk->position, sbit_graph_node_limit(walk->graph) * sizeof(uint32_t));
     sbit__free(a, walk, sizeof *walk);
 }
 
 static sbit_status sbit__walk_begin(sbit_walk *walk, sbit_error *error)
 {
-    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
-    const sbit_graph *graph = walk->quant->graph;
+    const sbit_allocator *a = sbit_ctx_allocator(walk->ctx);
+    const sbit_graph *graph = walk->graph;
     int64_t size = walk->feed.batch > 0 ? walk->feed.batch : (int64_t)SBIT_FEED_BATCH;
     uint32_t place = 0;
     size = size > (int64_t)SBIT_FEED_BATCH ? (int64_t)SBIT_FEED_BATCH : size;
@@ -81,30 +83,18 @@ static sbit_status sbit__walk_begin(sbit_walk *walk, sbit_error *error)
     return SBIT_OK;
 }
 
-SPARSEBIT_API sbit_status sbit_walk_create(sbit_quant *quant, const sbit_feed *feed,
-                                           const sbit_walk_desc *desc, sbit_walk **out,
-                                           sbit_error *error)
+SBIT__FN sbit_status sbit__walk_on(sbit_ctx *ctx, sbit_graph *graph, const sbit_feed *feed, sbit_walk **out,
+                                   sbit_error *error)
 {
-    if (quant == NULL || feed == NULL || feed->read == NULL || feed->count < 1 || out == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                          "a quant, a feed with samples and a place for the walk are wanted");
-    }
-    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
-    sbit_walk *walk = (sbit_walk *)sbit__calloc(a, 1, sizeof *walk);
+    sbit_walk *walk = (sbit_walk *)sbit__calloc(sbit_ctx_allocator(ctx), 1, sizeof *walk);
     if (walk == NULL) {
         return sbit__fail_oom(error, sizeof *walk);
     }
-    walk->quant = quant;
+    walk->ctx = ctx;
+    walk->graph = graph;
     walk->feed = *feed;
     walk->build.format = "qdq";
     walk->max_bytes = (size_t)1 << 30;
-    if (desc != NULL) {
-        walk->quantized = desc->quantized;
-        walk->build.float_weights = desc->float_weights;
-        walk->build.float_activations = desc->float_activations;
-        walk->build.sites = desc->sites;
-        walk->max_bytes = desc->max_bytes > 0 ? desc->max_bytes : walk->max_bytes;
-    }
     const sbit_status status = sbit__walk_begin(walk, error);
     if (status != SBIT_OK) {
         sbit_walk_destroy(walk);
@@ -114,11 +104,31 @@ SPARSEBIT_API sbit_status sbit_walk_create(sbit_quant *quant, const sbit_feed *f
     return SBIT_OK;
 }
 
+SPARSEBIT_API sbit_status sbit_walk_create(sbit_quant *quant, const sbit_feed *feed,
+                                           const sbit_walk_desc *desc, sbit_walk **out,
+                                           sbit_error *error)
+{
+    if (quant == NULL || feed == NULL || feed->read == NULL || feed->count < 1 || out == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "a quant, a feed with samples and a place for the walk are wanted");
+    }
+    SBIT__TRY(sbit__walk_on(quant->ctx, quant->graph, feed, out, error));
+    (*out)->quant = quant;
+    if (desc != NULL) {
+        (*out)->quantized = desc->quantized;
+        (*out)->build.float_weights = desc->float_weights;
+        (*out)->build.float_activations = desc->float_activations;
+        (*out)->build.sites = desc->sites;
+        (*out)->max_bytes = desc->max_bytes > 0 ? desc->max_bytes : (*out)->max_bytes;
+    }
+    return SBIT_OK;
+}
+
 /* >>walk frontier */
 static bool sbit__walk_used_behind(const sbit_walk *walk, const sbit_value_info *value,
                                    uint32_t place, sbit_use *uses, size_t capacity)
 {
-    const size_t count = sbit_graph_uses(walk->quant->graph, value->id, uses, capacity);
+    const size_t count = sbit_graph_uses(walk->graph, value->id, uses, capacity);
     for (size_t i = 0; i < count && i < capacity; i++) {
         if (uses[i].node.idx != 0 && walk->position[uses[i].node.idx] > place) {
             return true;
@@ -132,8 +142,8 @@ static bool sbit__walk_used_behind(const sbit_walk *walk, const sbit_value_info 
 static sbit_status sbit__walk_frontier(const sbit_walk *walk, uint32_t place, sbit_value_id *out,
                                        size_t *count, bool *plain, sbit_error *error)
 {
-    const sbit_graph *graph = walk->quant->graph;
-    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
+    const sbit_graph *graph = walk->graph;
+    const sbit_allocator *a = sbit_ctx_allocator(walk->ctx);
     const size_t capacity = 4096, bytes = capacity * sizeof(sbit_use);
     sbit_use *uses = (sbit_use *)sbit__alloc(a, bytes);
     if (uses == NULL) {
@@ -166,15 +176,14 @@ typedef struct sbit__walk_run {
     size_t frontier_count, wanted;
     sbit__walk_value *kept; /* NULL: they are not kept */
     size_t kept_bytes;
+    uint32_t place; /* that they are the frontier of */
     sbit_session *session;
-    sbit_walk_fn fn;
-    void *user;
 } sbit__walk_run;
 
 static sbit_status sbit__walk_session(sbit__walk_run *run, sbit_value_id wanted, sbit_error *error)
 {
     sbit_walk *walk = run->walk;
-    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
+    const sbit_allocator *a = sbit_ctx_allocator(walk->ctx);
     sbit_session_desc desc;
     memset(&desc, 0, sizeof desc);
     const size_t count = walk->value_count, bytes = (count + 1) * sizeof(sbit_value_id);
@@ -194,7 +203,7 @@ static sbit_status sbit__walk_session(sbit__walk_run *run, sbit_value_id wanted,
     desc.outputs = run->frontier;
     desc.output_count = run->frontier_count + (run->wanted == run->frontier_count ? 1 : 0);
     const sbit_status status = sbit_session_create(
-        run->built != NULL ? run->built : walk->quant->graph, &desc, &run->session, error);
+        run->built != NULL ? run->built : walk->graph, &desc, &run->session, error);
     sbit__free(a, inputs, bytes);
     return status;
 }
@@ -218,7 +227,7 @@ static sbit_status sbit__walk_set_inputs(const sbit__walk_run *run, int64_t batc
         *rows = *rows == 0 && read.inputs[i].rank > 0 ? read.inputs[i].dims[0] : *rows;
         if (read.names == NULL) {
             SBIT__TRY(sbit_session_set_input_at(run->session, i, &read.inputs[i], error));
-        } else if (sbit_graph_find_value(walk->quant->graph, read.names[i]).idx != 0) {
+        } else if (sbit_graph_find_value(walk->graph, read.names[i]).idx != 0) {
             SBIT__TRY(sbit_session_set_input(run->session, read.names[i], &read.inputs[i], error));
         }
     }
@@ -236,7 +245,7 @@ static sbit_status sbit__walk_keep(sbit__walk_run *run, int64_t batch, sbit_erro
             run->kept = NULL;
             return SBIT_OK;
         }
-        SBIT__TRY(sbit__tensor_copy(run->walk->quant->ctx, x, &run->kept[i].batches[batch], error));
+        SBIT__TRY(sbit__tensor_copy(run->walk->ctx, x, &run->kept[i].batches[batch], error));
     }
     return SBIT_OK;
 }
@@ -255,26 +264,9 @@ static sbit_status sbit__walk_batch(sbit__walk_run *run, int64_t b, int64_t firs
     return SBIT_OK;
 }
 
-static sbit_status sbit__walk_batches(sbit__walk_run *run, sbit_error *error)
-{
-    sbit_walk *walk = run->walk;
-    int64_t first = 0;
-    for (int64_t b = 0; b < walk->batches; b++) {
-        sbit_walk_batch batch;
-        SBIT__TRY(sbit__walk_batch(run, b, first, &batch, error));
-        batch.x = &sbit_session_output(run->session, run->wanted)->tensor;
-        if (run->fn != NULL) {
-            SBIT__TRY(run->fn(&batch, run->user, error));
-        }
-        SBIT__TRY(sbit__walk_keep(run, b, error));
-        first += walk->samples[b];
-    }
-    return SBIT_OK;
-}
-
 static sbit_status sbit__walk_room(sbit__walk_run *run, sbit_error *error)
 {
-    const sbit_allocator *a = sbit_ctx_allocator(run->walk->quant->ctx);
+    const sbit_allocator *a = sbit_ctx_allocator(run->walk->ctx);
     const size_t count = run->frontier_count;
     run->kept = (sbit__walk_value *)sbit__calloc(a, count + 1, sizeof *run->kept);
     for (size_t i = 0; run->kept != NULL && i < count; i++) {
@@ -289,66 +281,90 @@ static sbit_status sbit__walk_room(sbit__walk_run *run, sbit_error *error)
     return run->kept != NULL ? SBIT_OK : sbit__fail_oom(error, count * sizeof *run->kept);
 }
 
-/* value none: what input `input` of the node reads. */
-static sbit_status sbit__walk_advance(sbit__walk_run *run, sbit_node_id node, size_t input,
-                                      sbit_value_id value, sbit_error *error)
+/* A session up to the node; value none: to what its input `input` reads. */
+static sbit_status sbit__walk_open(sbit__walk_run *run, sbit_node_id node, size_t input,
+                                   sbit_value_id value, sbit_error *error)
 {
     sbit_walk *walk = run->walk;
-    const uint32_t place = walk->position[node.idx] - 1; /* all in front of the layer is done */
+    const size_t bytes = (sbit_graph_value_limit(walk->graph) + 1) * sizeof(sbit_value_id);
     bool plain = true;
-    SBIT__TRY(sbit__walk_frontier(walk, place, run->frontier, &run->frontier_count, &plain, error));
-    if (walk->quantized) {
-        SBIT__TRY(sbit_quant_build(walk->quant, &walk->build, &run->built, error));
-    }
-    const sbit_graph *graph = run->built != NULL ? run->built : walk->quant->graph;
-    const bool keep = plain && place > 0;
-    if (keep) {
-        SBIT__TRY(sbit__walk_room(run, error));
-    } else {
-        run->frontier_count = 0;
-    }
-    value = value.idx != 0 ? value : sbit_graph_node(graph, node)->inputs[input];
-    SBIT__TRY(sbit__walk_session(run, value, error));
-    SBIT__TRY(sbit__walk_batches(run, error));
-    if (run->kept != NULL) {
-        sbit__walk_drop(walk, walk->values, walk->value_count);
-        walk->values = run->kept;
-        walk->value_count = run->frontier_count;
-        walk->at_start = false;
-        walk->reached = place;
-        run->kept = NULL;
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__walk_go(sbit_walk *walk, sbit_node_id node, size_t input,
-                                 sbit_value_id value, sbit_walk_fn fn, void *user,
-                                 sbit_error *error)
-{
-    sbit__walk_run run;
-    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
-    const size_t bytes = (sbit_graph_value_limit(walk->quant->graph) + 1) * sizeof(sbit_value_id);
-    memset(&run, 0, sizeof run);
     if (!walk->at_start && walk->position[node.idx] <= walk->reached) { /* backwards: once more */
         sbit__walk_drop(walk, walk->values, walk->value_count);
         walk->values = NULL;
         walk->value_count = 0;
         walk->at_start = true;
     }
-    run.walk = walk;
-    run.fn = fn;
-    run.user = user;
-    run.frontier = (sbit_value_id *)sbit__alloc(a, bytes);
-    if (run.frontier == NULL) {
+    run->place = walk->position[node.idx] - 1; /* all in front of the layer is done */
+    run->frontier = (sbit_value_id *)sbit__alloc(sbit_ctx_allocator(walk->ctx), bytes);
+    if (run->frontier == NULL) {
         return sbit__fail_oom(error, bytes);
     }
-    const sbit_status status = sbit__walk_advance(&run, node, input, value, error);
-    sbit_session_destroy(run.session);
-    sbit_graph_destroy(run.built);
-    if (run.kept != NULL) {
-        sbit__walk_drop(walk, run.kept, run.frontier_count);
+    SBIT__TRY(sbit__walk_frontier(walk, run->place, run->frontier, &run->frontier_count, &plain, error));
+    if (walk->quantized) {
+        SBIT__TRY(sbit_quant_build(walk->quant, &walk->build, &run->built, error));
     }
-    sbit__free(a, run.frontier, bytes);
+    if (plain && run->place > 0) {
+        SBIT__TRY(sbit__walk_room(run, error));
+    } else {
+        run->frontier_count = 0;
+    }
+    const sbit_graph *graph = run->built != NULL ? run->built : walk->graph;
+    value = value.idx != 0 ? value : sbit_graph_node(graph, node)->inputs[input];
+    return sbit__walk_session(run, value, error);
+}
+
+static void sbit__walk_close(sbit__walk_run *run, bool arrived)
+{
+    sbit_walk *walk = run->walk;
+    if (arrived && run->kept != NULL) {
+        sbit__walk_drop(walk, walk->values, walk->value_count);
+        walk->values = run->kept;
+        walk->value_count = run->frontier_count;
+        walk->at_start = false;
+        walk->reached = run->place;
+    } else if (run->kept != NULL) {
+        sbit__walk_drop(walk, run->kept, run->frontier_count);
+    }
+    sbit_session_destroy(run->session);
+    sbit_graph_destroy(run->built);
+    sbit__free(sbit_ctx_allocator(walk->ctx), run->frontier,
+               (sbit_graph_value_limit(walk->graph) + 1) * sizeof(sbit_value_id));
+}
+
+static sbit_status sbit__walk_batches(sbit__walk_run *runs, size_t count, sbit_walk_fn fn, void *user,
+                                      sbit_error *error)
+{
+    const sbit_walk *walk = runs[0].walk;
+    int64_t first = 0;
+    for (int64_t b = 0; b < walk->batches; b++) {
+        sbit_walk_batch batches[2];
+        for (size_t i = 0; i < count; i++) {
+            SBIT__TRY(sbit__walk_batch(&runs[i], b, first, &batches[i], error));
+            batches[i].x = &sbit_session_output(runs[i].session, runs[i].wanted)->tensor;
+            SBIT__TRY(sbit__walk_keep(&runs[i], b, error));
+        }
+        if (fn != NULL) {
+            SBIT__TRY(fn(batches, user, error));
+        }
+        first += walk->samples[b];
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__walk_go(sbit_walk *const *walks, size_t count, sbit_node_id node, size_t input,
+                                 sbit_value_id value, sbit_walk_fn fn, void *user, sbit_error *error)
+{
+    sbit__walk_run runs[2];
+    sbit_status status = SBIT_OK;
+    memset(runs, 0, sizeof runs);
+    for (size_t i = 0; i < count; i++) {
+        runs[i].walk = walks[i];
+        status = status == SBIT_OK ? sbit__walk_open(&runs[i], node, input, value, error) : status;
+    }
+    status = status == SBIT_OK ? sbit__walk_batches(runs, count, fn, user, error) : status;
+    for (size_t i = 0; i < count; i++) {
+        sbit__walk_close(&runs[i], status == SBIT_OK);
+    }
     return status;
 }
 
@@ -356,18 +372,25 @@ SPARSEBIT_API sbit_status sbit_walk_to(sbit_walk *walk, sbit_node_id node, size_
                                        sbit_walk_fn fn, void *user, sbit_error *error)
 {
     const sbit_value_id none = {0};
-    if (walk == NULL || node.idx == 0 || !sbit_graph_node_alive(walk->quant->graph, node) ||
-        input >= sbit_graph_node(walk->quant->graph, node)->input_count) {
+    if (walk == NULL || node.idx == 0 || !sbit_graph_node_alive(walk->graph, node) ||
+        input >= sbit_graph_node(walk->graph, node)->input_count) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
                           "a walk, and an input of a node of its graph are wanted");
     }
-    return sbit__walk_go(walk, node, input, none, fn, user, error);
+    return sbit__walk_go(&walk, 1, node, input, none, fn, user, error);
 }
 
 SBIT__FN sbit_status sbit__walk_to_value(sbit_walk *walk, sbit_node_id node, sbit_value_id value,
                                          sbit_walk_fn fn, void *user, sbit_error *error)
 {
-    return sbit__walk_go(walk, node, 0, value, fn, user, error);
+    return sbit__walk_go(&walk, 1, node, 0, value, fn, user, error);
+}
+
+SBIT__FN sbit_status sbit__walk_both(sbit_walk *const *walks, sbit_node_id node, size_t input, sbit_walk_fn fn,
+                                     void *user, sbit_error *error)
+{
+    const sbit_value_id none = {0};
+    return sbit__walk_go(walks, 2, node, input, none, fn, user, error);
 }
 
 /* >>walk to the outputs */
@@ -375,7 +398,7 @@ static sbit_status sbit__walk_outputs(sbit__walk_run *run, sbit_value_id *output
                                       size_t *count, sbit_error *error)
 {
     const sbit_walk *walk = run->walk;
-    const sbit_graph *graph = walk->quant->graph;
+    const sbit_graph *graph = walk->graph;
     *count = 0;
     for (size_t i = 0; i < sbit_graph_output_count(graph); i++) {
         const sbit_value_id id = sbit_graph_output(graph, i);
@@ -390,8 +413,8 @@ static sbit_status sbit__walk_outputs(sbit__walk_run *run, sbit_value_id *output
                                    "no output of the model lies behind the walk");
 }
 
-static sbit_status sbit__walk_finish_batches(sbit__walk_run *run, const size_t *number,
-                                             size_t count, sbit_error *error)
+static sbit_status sbit__walk_finish_batches(sbit__walk_run *run, const size_t *number, size_t count,
+                                             sbit_walk_fn fn, void *user, sbit_error *error)
 {
     sbit_walk *walk = run->walk;
     int64_t first = 0;
@@ -403,7 +426,7 @@ static sbit_status sbit__walk_finish_batches(sbit__walk_run *run, const size_t *
             batch.output = number[i];
             batch.x = &y->tensor;
             if (y->kind == SBIT_KIND_TENSOR) {
-                SBIT__TRY(run->fn(&batch, run->user, error));
+                SBIT__TRY(fn(&batch, user, error));
             }
         }
         first += walk->samples[b];
@@ -412,7 +435,8 @@ static sbit_status sbit__walk_finish_batches(sbit__walk_run *run, const size_t *
 }
 
 static sbit_status sbit__walk_finish(sbit__walk_run *run, const sbit_quant_build_desc *build,
-                                     sbit_value_id *ids, size_t *number, sbit_error *error)
+                                     sbit_value_id *ids, size_t *number, sbit_walk_fn fn, void *user,
+                                     sbit_error *error)
 {
     sbit_walk *walk = run->walk;
     sbit_session_desc desc;
@@ -433,9 +457,9 @@ static sbit_status sbit__walk_finish(sbit__walk_run *run, const sbit_quant_build
         own.format = "qdq";
         SBIT__TRY(sbit_quant_build(walk->quant, &own, &run->built, error));
     }
-    SBIT__TRY(sbit_session_create(run->built != NULL ? run->built : walk->quant->graph, &desc,
+    SBIT__TRY(sbit_session_create(run->built != NULL ? run->built : walk->graph, &desc,
                                   &run->session, error));
-    return sbit__walk_finish_batches(run, number, count, error);
+    return sbit__walk_finish_batches(run, number, count, fn, user, error);
 }
 
 SPARSEBIT_API sbit_status sbit_walk_finish(sbit_walk *walk, const sbit_quant_build_desc *build,
@@ -445,8 +469,8 @@ SPARSEBIT_API sbit_status sbit_walk_finish(sbit_walk *walk, const sbit_quant_bui
     if (walk == NULL || fn == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "a walk and a function are wanted");
     }
-    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
-    const size_t outputs = sbit_graph_output_count(walk->quant->graph);
+    const sbit_allocator *a = sbit_ctx_allocator(walk->ctx);
+    const size_t outputs = sbit_graph_output_count(walk->graph);
     const size_t bytes = outputs * sizeof(size_t) +
                          (outputs + walk->value_count) * sizeof(sbit_value_id);
     size_t *number = (size_t *)sbit__alloc(a, bytes);
@@ -455,10 +479,8 @@ SPARSEBIT_API sbit_status sbit_walk_finish(sbit_walk *walk, const sbit_quant_bui
     }
     memset(&run, 0, sizeof run);
     run.walk = walk;
-    run.fn = fn;
-    run.user = user;
     const sbit_status status = sbit__walk_finish(
-        &run, build, (sbit_value_id *)(void *)(number + outputs), number, error);
+        &run, build, (sbit_value_id *)(void *)(number + outputs), number, fn, user, error);
     sbit_session_destroy(run.session);
     sbit_graph_destroy(run.built);
     sbit__free(a, number, bytes);

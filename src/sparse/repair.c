@@ -27,15 +27,26 @@ typedef struct sbit__repair {
     const sbit_feed *feed;
     sbit_graph *before, *now; /* of the same ids; `now` is masked, and changes */
     sbit_session *sessions[2];
+    sbit_walk *walks[2]; /* from layer to layer */
 } sbit__repair;
 
-/* >>running both */
+/* >>how far the outputs are off */
 
-typedef sbit_status (*sbit__repair_see)(const sbit__repair *r, const sbit_batch *batch, void *user,
-                                        sbit_error *error);
+static void sbit__repair_differ(const sbit__repair *r, const sbit_batch *batch, sbit_diff *diff)
+{
+    for (size_t i = 0; i < sbit_session_output_count(r->sessions[0]); i++) {
+        const sbit_value *a = sbit_session_output(r->sessions[0], i);
+        const sbit_value *b = sbit_session_output(r->sessions[1], i);
+        if (a->kind == SBIT_KIND_TENSOR && b->kind == SBIT_KIND_TENSOR && a->tensor.rank > 0 &&
+            a->tensor.dims[0] > 0 && (SBIT_T_FLOATS >> (uint32_t)a->tensor.dtype & 1u) != 0) {
+            const int64_t row = sbit_tensor_count(&a->tensor) / a->tensor.dims[0];
+            sbit_diff_add(diff, &a->tensor, &b->tensor,
+                          batch->whole ? row * a->tensor.dims[0] : row * batch->samples);
+        }
+    }
+}
 
-static sbit_status sbit__repair_batches(const sbit__repair *r, sbit__repair_see see, void *user,
-                                        sbit_error *error)
+static sbit_status sbit__repair_batches(const sbit__repair *r, sbit_diff *diff, sbit_error *error)
 {
     sbit_batch batch;
     for (int64_t at = 0; at < r->feed->count; at += batch.samples) {
@@ -53,60 +64,24 @@ static sbit_status sbit__repair_batches(const sbit__repair *r, sbit__repair_see 
             }
             SBIT__TRY(sbit_session_run(r->sessions[s], error));
         }
-        SBIT__TRY(see(r, &batch, user, error));
-    }
-    return SBIT_OK;
-}
-
-/* Both models up to a value (none: to their outputs), on all data. */
-static sbit_status sbit__repair_run(sbit__repair *r, sbit_value_id until, sbit__repair_see see,
-                                    void *user, sbit_error *error)
-{
-    sbit_session_desc desc;
-    memset(&desc, 0, sizeof desc);
-    if (until.idx != 0) {
-        desc.outputs = &until;
-        desc.output_count = 1;
-    }
-    sbit_status status = sbit_session_create(r->before, &desc, &r->sessions[0], error);
-    status = status == SBIT_OK ? sbit_session_create(r->now, &desc, &r->sessions[1], error)
-                               : status;
-    status = status == SBIT_OK ? sbit__repair_batches(r, see, user, error) : status;
-    for (int s = 0; s < 2; s++) {
-        sbit_session_destroy(r->sessions[s]);
-        r->sessions[s] = NULL;
-    }
-    return status;
-}
-
-/* >>how far the outputs are off */
-
-static sbit_status sbit__repair_differ(const sbit__repair *r, const sbit_batch *batch, void *user,
-                                       sbit_error *error)
-{
-    sbit_diff *diff = (sbit_diff *)user;
-    (void)error;
-    for (size_t i = 0; i < sbit_session_output_count(r->sessions[0]); i++) {
-        const sbit_value *a = sbit_session_output(r->sessions[0], i);
-        const sbit_value *b = sbit_session_output(r->sessions[1], i);
-        if (a->kind == SBIT_KIND_TENSOR && b->kind == SBIT_KIND_TENSOR && a->tensor.rank > 0 &&
-            a->tensor.dims[0] > 0 && (SBIT_T_FLOATS >> (uint32_t)a->tensor.dtype & 1u) != 0) {
-            const int64_t row = sbit_tensor_count(&a->tensor) / a->tensor.dims[0];
-            sbit_diff_add(diff, &a->tensor, &b->tensor,
-                          batch->whole ? row * a->tensor.dims[0] : row * batch->samples);
-        }
+        sbit__repair_differ(r, &batch, diff);
     }
     return SBIT_OK;
 }
 
 static sbit_status sbit__repair_sqnr(sbit__repair *r, double *out, sbit_error *error)
 {
-    const sbit_value_id none = {0};
     sbit_diff diff;
     memset(&diff, 0, sizeof diff);
-    SBIT__TRY(sbit__repair_run(r, none, sbit__repair_differ, &diff, error));
+    sbit_status status = sbit_session_create(r->before, NULL, &r->sessions[0], error);
+    status = status == SBIT_OK ? sbit_session_create(r->now, NULL, &r->sessions[1], error) : status;
+    status = status == SBIT_OK ? sbit__repair_batches(r, &diff, error) : status;
+    for (int s = 0; s < 2; s++) {
+        sbit_session_destroy(r->sessions[s]);
+        r->sessions[s] = NULL;
+    }
     *out = sbit_diff_sqnr(&diff);
-    return SBIT_OK;
+    return status;
 }
 
 SBIT__FN sbit_status sbit__repair_compare(sbit_sparse *sparse, const sbit_feed *feed,
@@ -137,21 +112,19 @@ typedef struct sbit__ridge {
     double damping;
     int64_t *columns; /* of a group, those that stay */
     int64_t count;
-    double *a, *x; /* [count][count], [count] */
+    double *a, *x; /* [count][count], [count][SBIT__SOLVE_LANES] */
     /* of a group, [rows][depth]: weights as they were; of columns that go, which add something all
      * the same where biases stay; sums of what is wanted of every column */
     float *old, *rest, *want;
     void *scratch;
 } sbit__ridge;
 
-static sbit_status sbit__ridge_see(const sbit__repair *r, const sbit_batch *batch, void *user,
-                                   sbit_error *error)
+static sbit_status sbit__ridge_see(const sbit_walk_batch *batch, void *user, sbit_error *error)
 {
     sbit__ridge *ridge = (sbit__ridge *)user;
-    const sbit_tensor *a = &sbit_session_output(r->sessions[0], 0)->tensor;
-    const sbit_tensor *b = &sbit_session_output(r->sessions[1], 0)->tensor;
-    const int64_t rows = a->rank > 0 && !batch->whole ? a->dims[0] : 1;
-    return sbit__gram_add(&ridge->gram, a, b, rows, batch->whole ? 1 : batch->samples, error);
+    const bool apart = batch->rows > 0 && batch[0].x->rank > 0 && batch[0].x->dims[0] % batch->rows == 0;
+    return sbit__gram_add(&ridge->gram, batch[0].x, batch[1].x, apart ? batch->rows : 1,
+                          apart ? batch->samples : 1, error);
 }
 
 /* Column k of group g is read from a channel that stays. */
@@ -262,24 +235,30 @@ static void sbit__ridge_targets(sbit__ridge *ridge, int64_t g)
     }
 }
 
-/* Row r of group g: new weights, and what its bias becomes. */
-static void sbit__ridge_row(sbit__ridge *ridge, int64_t g, int64_t r, float *weight, float *bias)
+static bool sbit__ridge_row_stays(const sbit__ridge *ridge, int64_t row)
 {
     const sbit__layer *layer = &ridge->layer;
-    const int64_t n = ridge->count, depth = layer->depth, row = g * layer->rows + r;
-    const float *now = (const float *)ridge->weight->data + row * layer->row_step;
+    const uint8_t *keep = ridge->sparse->keep[layer->node->inputs[1].idx];
+    for (int64_t k = 0; keep != NULL && k < layer->depth; k++) {
+        if (keep[row * layer->row_step + k * layer->depth_step] != 0) {
+            return true;
+        }
+    }
+    return keep == NULL;
+}
+
+/* Row r of group g, solved in a lane of x: new weights, and what its bias becomes. */
+static void sbit__ridge_row(sbit__ridge *ridge, int64_t g, int64_t r, const double *x, float *weight, float *bias)
+{
+    const sbit__layer *layer = &ridge->layer;
+    const int64_t depth = layer->depth, row = g * layer->rows + r;
     const float *mean_a = ridge->gram.mean_a + g * depth, *mean_b = ridge->gram.mean_b + g * depth;
     double shift = 0.0;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < ridge->count; i++) {
         const int64_t column = ridge->columns[i];
-        ridge->x[i] = (double)ridge->want[r * depth + column] +
-                      ridge->damping * (double)now[column * layer->depth_step];
-    }
-    sbit__cholesky_solve(ridge->a, n, ridge->x);
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t column = ridge->columns[i];
-        weight[row * layer->row_step + column * layer->depth_step] = (float)ridge->x[i];
-        ridge->rest[r * depth + column] = (float)ridge->x[i];
+        const float now = (float)x[i * SBIT__SOLVE_LANES];
+        weight[row * layer->row_step + column * layer->depth_step] = now;
+        ridge->rest[r * depth + column] = now;
     }
     for (int64_t k = 0; bias != NULL && k < depth; k++) {
         shift += (double)ridge->old[r * depth + k] * (double)mean_a[k] -
@@ -291,16 +270,30 @@ static void sbit__ridge_row(sbit__ridge *ridge, int64_t g, int64_t r, float *wei
     }
 }
 
-static bool sbit__ridge_row_stays(const sbit__ridge *ridge, int64_t row)
+/* The rows of group g that stay, some at a time. */
+static void sbit__ridge_rows(sbit__ridge *ridge, int64_t g, float *weight, float *bias)
 {
     const sbit__layer *layer = &ridge->layer;
-    const uint8_t *keep = ridge->sparse->keep[layer->node->inputs[1].idx];
-    for (int64_t k = 0; keep != NULL && k < layer->depth; k++) {
-        if (keep[row * layer->row_step + k * layer->depth_step] != 0) {
-            return true;
+    const float *now = (const float *)ridge->weight->data + g * layer->rows * layer->row_step;
+    for (int64_t r = 0, first = 0; first < layer->rows; first = r) {
+        int64_t lanes[SBIT__SOLVE_LANES], count = 0;
+        for (r = first; r < layer->rows && count < SBIT__SOLVE_LANES; r++) {
+            if (!sbit__ridge_row_stays(ridge, g * layer->rows + r)) {
+                continue;
+            }
+            for (int64_t i = 0; i < ridge->count; i++) {
+                const int64_t column = ridge->columns[i];
+                ridge->x[i * SBIT__SOLVE_LANES + count] =
+                    (double)ridge->want[r * layer->depth + column] +
+                    ridge->damping * (double)now[r * layer->row_step + column * layer->depth_step];
+            }
+            lanes[count++] = r;
+        }
+        sbit__cholesky_solve(ridge->a, ridge->count, ridge->x);
+        for (int64_t lane = 0; lane < count; lane++) {
+            sbit__ridge_row(ridge, g, lanes[lane], ridge->x + lane, weight, bias);
         }
     }
-    return keep == NULL;
 }
 
 static void sbit__ridge_solve(sbit__ridge *ridge, float *weight, float *bias)
@@ -321,11 +314,7 @@ static void sbit__ridge_solve(sbit__ridge *ridge, float *weight, float *bias)
             continue; /* nothing reaches it */
         }
         sbit__ridge_targets(ridge, g);
-        for (int64_t r = 0; r < layer->rows; r++) {
-            if (sbit__ridge_row_stays(ridge, g * layer->rows + r)) {
-                sbit__ridge_row(ridge, g, r, weight, bias);
-            }
-        }
+        sbit__ridge_rows(ridge, g, weight, bias);
     }
 }
 
@@ -395,7 +384,7 @@ static sbit_status sbit__ridge_memory(sbit__ridge *ridge, sbit__arena *arena, sb
     gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = ridge->layer.depth;
     ridge->columns = (int64_t *)sbit__arena_array(arena, depth, sizeof(int64_t));
     ridge->a = (double *)sbit__arena_array(arena, depth * depth, sizeof(double));
-    ridge->x = (double *)sbit__arena_array(arena, depth, sizeof(double));
+    ridge->x = (double *)sbit__arena_array(arena, depth * SBIT__SOLVE_LANES, sizeof(double));
     ridge->old = (float *)sbit__arena_array(arena, 4 * rows * depth, sizeof(float));
     void *scratch =
         sbit__arena_alloc(arena, sbit__gemm_scratch_bytes(ridge->sparse->ctx, &gemm) + 64);
@@ -403,6 +392,7 @@ static sbit_status sbit__ridge_memory(sbit__ridge *ridge, sbit__arena *arena, sb
         scratch == NULL) {
         return sbit__fail_oom(error, depth * depth * sizeof(double));
     }
+    memset(ridge->x, 0, depth * SBIT__SOLVE_LANES * sizeof(double)); /* lanes that stay free */
     ridge->rest = ridge->old + rows * depth;
     ridge->want = ridge->rest + rows * depth; /* twice */
     ridge->scratch = (void *)(((uintptr_t)scratch + 63u) & ~(uintptr_t)63u);
@@ -416,7 +406,7 @@ static sbit_status sbit__ridge_change(sbit__repair *r, sbit__ridge *ridge, sbit_
     const sbit_value_id weight_id = ridge->layer.node->inputs[1];
     ridge->before = (const float *)sbit_graph_value(r->before, weight_id)->constant.data;
     SBIT__TRY(sbit__ridge_memory(ridge, arena, error));
-    SBIT__TRY(sbit__repair_run(r, ridge->layer.node->inputs[0], sbit__ridge_see, ridge, error));
+    SBIT__TRY(sbit__walk_both(r->walks, ridge->layer.node->id, 0, sbit__ridge_see, ridge, error));
     SBIT__TRY(sbit__tensor_copy(sparse->ctx, ridge->weight, weight, error));
     if (ridge->bias != NULL) {
         SBIT__TRY(sbit__tensor_copy(
@@ -464,6 +454,8 @@ static sbit_status sbit__repair_layers(sbit__repair *r, int64_t *count, sbit_err
 {
     sbit_sparse *sparse = r->sparse;
     bool behind = false;
+    SBIT__TRY(sbit__walk_on(sparse->ctx, r->before, r->feed, &r->walks[0], error));
+    SBIT__TRY(sbit__walk_on(sparse->ctx, r->now, r->feed, &r->walks[1], error));
     for (size_t i = 0; i < sparse->layer_count; i++) {
         sbit__ridge ridge;
         behind = behind || sbit__repair_is_behind(sparse, &sparse->layers[i]);
@@ -556,6 +548,8 @@ SPARSEBIT_API sbit_status sbit_sparse_repair(sbit_sparse *sparse, const sbit_fee
         r.sparse = sparse;
         r.feed = feed;
         const sbit_status status = sbit__repair_all(&r, what, &repaired, error);
+        sbit_walk_destroy(r.walks[0]);
+        sbit_walk_destroy(r.walks[1]);
         sbit_graph_destroy(r.before);
         sbit_graph_destroy(r.now);
         sparse->masks_fit = false; /* what removed channels are may have changed */

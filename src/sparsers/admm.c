@@ -22,7 +22,7 @@ typedef struct sbit__admm {
     double rho;
     double *factor;                 /* of H + rho I */
     double *w, *u, *z, *fixed, *by; /* rows x columns; fixed: H W0; by: what is ranked */
-    double *scale;                  /* of every column */
+    double *scale, *lanes;          /* of every column; [columns][SBIT__SOLVE_LANES] */
     int64_t *order;
     uint8_t *keep, *may; /* may: was kept before */
 } sbit__admm;
@@ -38,10 +38,11 @@ static bool sbit__admm_memory(sbit__admm *a, sbit__arena *arena)
         }
     }
     a->factor = (double *)sbit__arena_array(arena, (size_t)(a->columns * a->columns) + 1, sizeof(double));
-    a->scale = (double *)sbit__arena_array(arena, (size_t)a->columns + 1, sizeof(double));
+    a->scale = (double *)sbit__arena_array(arena, (size_t)a->columns * (1 + SBIT__SOLVE_LANES) + 1, sizeof(double));
     a->order = (int64_t *)sbit__arena_array(arena, size, sizeof(int64_t));
     a->keep = (uint8_t *)sbit__arena_array(arena, size, 1);
     a->may = (uint8_t *)sbit__arena_array(arena, size, 1);
+    a->lanes = a->scale != NULL ? a->scale + a->columns : NULL;
     return a->factor != NULL && a->scale != NULL && a->order != NULL && a->keep != NULL && a->may != NULL;
 }
 
@@ -93,6 +94,24 @@ static void sbit__admm_choose(sbit__admm *a, double ratio, const int64_t *n_of_m
     }
 }
 
+static void sbit__admm_solve(sbit__admm *a)
+{
+    const int64_t n = a->columns;
+    for (int64_t r = 0; r < a->rows; r += SBIT__SOLVE_LANES) {
+        for (int64_t i = 0; i < n * SBIT__SOLVE_LANES; i++) {
+            const int64_t row = r + i % SBIT__SOLVE_LANES;
+            a->lanes[i] = row < a->rows ? a->w[row * n + i / SBIT__SOLVE_LANES] : 0.0;
+        }
+        sbit__cholesky_solve(a->factor, n, a->lanes);
+        for (int64_t i = 0; i < n * SBIT__SOLVE_LANES; i++) {
+            const int64_t row = r + i % SBIT__SOLVE_LANES;
+            if (row < a->rows) {
+                a->w[row * n + i / SBIT__SOLVE_LANES] = a->lanes[i];
+            }
+        }
+    }
+}
+
 static void sbit__admm_turn(sbit__admm *a)
 {
     const int64_t n = a->columns;
@@ -104,8 +123,8 @@ static void sbit__admm_turn(sbit__admm *a)
             a->u[i] += w[c] - a->z[i];
             w[c] = a->fixed[i] + a->rho * (a->z[i] - a->u[i]);
         }
-        sbit__cholesky_solve(a->factor, n, w);
     }
+    sbit__admm_solve(a);
 }
 
 static sbit_status sbit__admm_update(void *state, const sbit_sparser_call *call, double ratio,

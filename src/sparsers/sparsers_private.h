@@ -40,7 +40,8 @@ SBIT__SPARSERS(SBIT__SPARSER_DECLARE)
 
 /* sparsegpt.c: h[n][n] = L L^T in place, in the lower half; false: not positive. */
 SBIT__FN bool sbit__cholesky(double *h, int64_t n);
-/* x = h^-1 x, with the L of h. */
+/* x = h^-1 x, with the L of h, for eight vectors side by side: x[n][8]. */
+enum { SBIT__SOLVE_LANES = 8 };
 SBIT__FN void sbit__cholesky_solve(const double *l, int64_t n, double *x);
 
 /* What rows share that change weights: the state is the sum of x x^T, upper half, [n][n] of columns. */
