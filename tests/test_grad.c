@@ -862,6 +862,17 @@ TEST(less_common_operators)
         {"MaxRoiPool", 22, {"5,2,5,6", "3,5"}, NULL, 0, "pooled_shape=[2,3] spatial_scale=0.8", 0.2,
          4.1, 2, 0, 0},
         {"SwiGLU", 28, {"3,4", "3,4"}, NULL, 0, "alpha=1.3", -3, 3, 0, 0, 0},
+        {"AffineGrid", 20, {"2,2,3"}, "2,1,2,3", 1, "", 0, 0, 0, 0, 0},
+        {"AffineGrid", 20, {"1,3,4"}, "1,1,2,1,3", 1, "align_corners=1", 0, 0, 0, 0, 0},
+        {"CausalConvWithState", 27, {"2,3,4", "3,1,3", "3", "2,3,2"}, NULL, 0, "activation='silu'",
+         0, 0, 0, 2, 0},
+        {"CausalConvWithState", 27, {"1,2,3", "2,1,2"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"DeformConv", 19, {"2,2,4,3", "3,2,2,2", "2,8,3,2"}, NULL, 0, "", -0.9, 0.9, 0, 0, 0},
+        {"DeformConv", 22, {"1,4,5,4", "4,2,3,2", "1,24,2,4", "4", "1,12,2,4"}, NULL, 0,
+         "group=2 offset_group=2 strides=[2,1] pads=[1,1,0,1] dilations=[1,2]", -0.9, 0.9, 0, 0, 0},
+        {"DeformConv", 22, {"1,6,4", "4,3,2", "1,2,3"}, NULL, 0, "group=2", -0.9, 0.9, 0, 0, 0},
+        {"DeformConv", 22, {"1,2,3,3,3", "1,2,2,2,2", "1,24,2,2,2", "-", "1,8,2,2,2"}, NULL, 0, "",
+         -0.9, 0.9, 0, 0, 0},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         rare_check(&cases[i]);
@@ -1053,6 +1064,20 @@ TEST(recurrent_forms)
     grad_check(&c);
 }
 
+/* FlexAttention becomes what it is defined by; heads that share keys. (Its bodies: test_passes.) */
+TEST(flex_attention)
+{
+    grad_case c = grad_of("FlexAttention", "2,2,3,4", "2,2,5,4", "2,2,5,3");
+    c.domain = "ai.onnx.preview";
+    c.opset = 24;
+    grad_check(&c);
+    c = grad_of("FlexAttention", "2,4,3,4", "2,2,5,4", "2,2,5,3");
+    c.domain = "ai.onnx.preview";
+    c.opset = 24;
+    grad_attr(&c, build_float("scale", 0.7f));
+    grad_check(&c);
+}
+
 TEST(attention_forms)
 {
     static const rare_case cases[] = {
@@ -1221,6 +1246,137 @@ TEST(rotary_embedding)
             }
             const sbit_tensor *grad = &sbit_session_output(r.session, 1)->tensor;
             CHECK_NEAR((double)((const float *)grad->data)[k], loss[1] - loss[0], 1e-5);
+        }
+        grad_end(&r);
+    }
+}
+
+/* scale q' S of every token by the definition, in double; sums times `r`: outputs, then states. */
+typedef struct linear_case {
+    const char *rule;
+    bool decays, rates;
+    int64_t decay_size, rate_heads;
+} linear_case;
+
+enum {
+    LINEAR_N = 2,
+    LINEAR_T = 3,
+    LINEAR_Q = 4, /* query heads; half as many others */
+    LINEAR_K = 2,
+    LINEAR_DK = 3,
+    LINEAR_DV = 2
+};
+
+static double linear_loss(const linear_case *c, const sbit_tensor *data, const float *r_y,
+                          const float *r_s)
+{
+    double loss = 0.0;
+    const float *in[6];
+    for (int i = 0; i < 6; i++) {
+        in[i] = (const float *)data[i].data;
+    }
+    for (int64_t n = 0; n < LINEAR_N; n++) {
+        for (int64_t h = 0; h < LINEAR_K; h++) {
+            double s[LINEAR_DK][LINEAR_DV];
+            for (int i = 0; i < LINEAR_DK * LINEAR_DV; i++) {
+                s[i / LINEAR_DV][i % LINEAR_DV] =
+                    (double)in[3][(n * LINEAR_K + h) * LINEAR_DK * LINEAR_DV + i];
+            }
+            for (int64_t t = 0; t < LINEAR_T; t++) {
+                const int64_t token = n * LINEAR_T + t, at = token * LINEAR_K + h;
+                const float *k = in[1] + at * LINEAR_DK, *v = in[2] + at * LINEAR_DV;
+                const double rate =
+                    c->rates ? (double)in[5][token * c->rate_heads + (c->rate_heads > 1 ? h : 0)]
+                             : 1.0;
+                double seen[LINEAR_DV] = {0};
+                for (int i = 0; i < LINEAR_DK; i++) {
+                    for (int j = 0; j < LINEAR_DV; j++) {
+                        s[i][j] *= c->decays ? exp((double)in[4][at * c->decay_size +
+                                                                 (c->decay_size > 1 ? i : 0)])
+                                             : 1.0;
+                        seen[j] += c->rates ? s[i][j] * (double)k[i] : 0.0;
+                    }
+                }
+                for (int i = 0; i < LINEAR_DK; i++) {
+                    for (int j = 0; j < LINEAR_DV; j++) {
+                        s[i][j] += (double)k[i] * rate * ((double)v[j] - seen[j]);
+                    }
+                }
+                for (int64_t q = 2 * h; q < 2 * h + 2; q++) {
+                    const int64_t row = token * LINEAR_Q + q;
+                    for (int i = 0; i < LINEAR_DK * LINEAR_DV; i++) {
+                        loss += (double)in[0][row * LINEAR_DK + i / LINEAR_DV] *
+                                s[i / LINEAR_DV][i % LINEAR_DV] / sqrt((double)LINEAR_DK) *
+                                (double)r_y[row * LINEAR_DV + i % LINEAR_DV];
+                    }
+                }
+            }
+            for (int i = 0; i < LINEAR_DK * LINEAR_DV; i++) {
+                loss += s[i / LINEAR_DV][i % LINEAR_DV] *
+                        (double)r_s[(n * LINEAR_K + h) * LINEAR_DK * LINEAR_DV + i];
+            }
+        }
+    }
+    return loss;
+}
+
+/* LinearAttention has no float64: against differences of the definition, which is computed here. */
+TEST(linear_attention)
+{
+    static const linear_case cases[] = {{"linear", false, false, 1, 1},
+                                        {"gated", true, false, 3, 1},
+                                        {"delta", false, true, 1, 1},
+                                        {"gated_delta", true, true, 1, 2},
+                                        {"gated_delta", true, true, 3, 1}};
+    const double h = 1e-2;
+    for (size_t n = 0; n < COUNT(cases); n++) {
+        const linear_case *k = &cases[n];
+        grad_run r;
+        grad_case c = grad_of("LinearAttention", "2,3,12", "2,3,6", "2,3,4");
+        c.dims[3] = "2,2,3,2";
+        c.dims[4] = k->decay_size > 1 ? "2,3,6" : "2,3,2";
+        c.dims[5] = k->rate_heads > 1 ? "2,3,2" : "2,3,1";
+        c.opset = 27;
+        c.outputs = 2;
+        grad_attr(&c, build_int("q_num_heads", LINEAR_Q));
+        grad_attr(&c, build_int("kv_num_heads", LINEAR_K));
+        grad_attr(&c, grad_text("update_rule", k->rule));
+        grad_build(&r, &c, SBIT_F32, test_threads());
+        if (r.b.failed || !grad_feed(&r)) {
+            grad_end(&r);
+            return;
+        }
+        const float *r_y = NULL, *r_s = NULL; /* the two constants of the loss */
+        for (uint32_t i = 1; i < sbit_graph_value_limit(r.b.graph); i++) {
+            const sbit_value_id id = {i};
+            const sbit_value_info *info =
+                sbit_graph_value_alive(r.b.graph, id) ? sbit_graph_value(r.b.graph, id) : NULL;
+            if (info != NULL && info->is_constant && info->constant.rank == 3 && r_y == NULL) {
+                r_y = (const float *)info->constant.data;
+            } else if (info != NULL && info->is_constant && info->constant.rank == 4) {
+                r_s = (const float *)info->constant.data;
+            }
+        }
+        const double loss =
+            (double)((const float *)sbit_session_output(r.session, 0)->tensor.data)[0];
+        CHECK_NEAR(loss, linear_loss(k, r.data, r_y, r_s), 1e-5);
+        for (size_t i = 0; i < r.count; i++) {
+            const float *grad = (const float *)sbit_session_output(r.session, 1 + i)->tensor.data;
+            float *x = (float *)r.data[i].data;
+            for (int64_t at = 0; at < sbit_tensor_count(&r.data[i]); at++) {
+                const float saved = x[at];
+                double sum = 0.0, width = 0.0;
+                for (int s = -2; s < 3; s++) { /* of fourth order */
+                    static const double share[5] = {1.0, -8.0, 0.0, 8.0, -1.0};
+                    x[at] = saved + (float)(s * h);
+                    width = s == 1 ? (double)x[at] - (double)saved : width;
+                    sum += share[s + 2] * linear_loss(k, r.data, r_y, r_s);
+                }
+                x[at] = saved;
+                CHECK_MSG(fabs(sum / (12.0 * width) - (double)grad[at]) <= 2e-5,
+                          "%s: gradient %d of input %d is %.7g, by differences %.7g", k->rule,
+                          (int)at, (int)i, (double)grad[at], sum / (12.0 * width));
+            }
         }
         grad_end(&r);
     }

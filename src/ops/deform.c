@@ -8,8 +8,13 @@
  * out...] with S spatial dimensions, K kernel elements and og offset groups; channel c has the
  * offsets of group c / (Cin / og), and offset channel (group * K + k) * S + axis moves tap k along
  * `axis`.
+ *
+ * DeformConvGrad(x, w, offset, mask, dy) -> dx, dw, doffset, dmask, in float64: per image and group
+ * dw += dy * columns', and what the columns get, dcolumns = W' * dy, goes to the cells that they
+ * were sampled from and, by the slope of the sample along each axis, to the offsets.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 #include "window_private.h"
 
 #include <math.h> /* floor */
@@ -201,34 +206,72 @@ static sbit_status sbit__deform_prepare(const sbit_op_call *call, sbit_error *er
 
 typedef struct sbit__deform_task {
     const sbit__deform *deform;
-    bool wide;                     /* all of these are double, else float */
+    bool wide, columns_wide;       /* these, and columns, are double, else float */
     const void *x, *offset, *mask; /* mask may be NULL */
     void *columns;
     int64_t image, first_channel; /* of the group */
 } sbit__deform_task;
 
-/* Linear between the cells around `at`, 0 outside; `channel` of all images. */
-static double sbit__deform_sample(const sbit__deform_task *task, int64_t channel, const double *at)
+/* The weight of a cell around `at`, 0 outside, and its place in the plane; slope: the weight's
+ * derivative along that axis (-1: the weight). */
+static double sbit__deform_corner(const sbit__deform *deform, const double *at, int32_t corner,
+                                  int32_t slope, int64_t *place)
+{
+    double weight = 1.0;
+    *place = 0;
+    for (int32_t i = 0; i < deform->window.spatial && weight != 0.0; i++) {
+        const double low = floor(at[i]), part = at[i] - low;
+        const bool high = (corner >> i & 1) != 0;
+        const double cell = high ? low + 1.0 : low;
+        /* Not outside, so that what is no number is no cell either. */
+        const bool inside = cell >= 0.0 && cell < (double)deform->in[i];
+        const double own = i == slope ? (high ? 1.0 : -1.0) : high ? part : 1.0 - part;
+        weight *= inside ? own : 0.0;
+        *place = *place * deform->in[i] + (inside ? (int64_t)cell : 0);
+    }
+    return weight;
+}
+
+/* Linear between the cells around `at`; `channel` of all images. */
+static double sbit__deform_sample(const sbit__deform_task *task, int64_t channel, const double *at,
+                                  int32_t slope)
 {
     const sbit__deform *deform = task->deform;
     double sum = 0.0;
     for (int32_t corner = 0; corner < 1 << deform->window.spatial; corner++) {
-        double weight = 1.0;
-        int64_t offset = 0;
-        for (int32_t i = 0; i < deform->window.spatial && weight != 0.0; i++) {
-            const double low = floor(at[i]);
-            const double cell = (corner >> i & 1) != 0 ? low + 1.0 : low;
-            const double part = at[i] - low;
-            /* Not outside, so that what is no number is no cell either. */
-            const bool inside = cell >= 0.0 && cell < (double)deform->in[i];
-            weight *= inside ? ((corner >> i & 1) != 0 ? part : 1.0 - part) : 0.0;
-            offset = offset * deform->in[i] + (inside ? (int64_t)cell : 0);
-        }
+        int64_t place = 0;
+        const double weight = sbit__deform_corner(deform, at, corner, slope, &place);
         if (weight != 0.0) {
-            sum += weight * sbit__real_at(task->wide, task->x, channel * deform->in_size + offset);
+            sum += weight * sbit__real_at(task->wide, task->x, channel * deform->in_size + place);
         }
     }
     return sum;
+}
+
+/* Tap (of the image's offset groups) of `channel` of the image and kernel element k. */
+static int64_t sbit__deform_tap(const sbit__deform_task *task, int64_t channel, int64_t k)
+{
+    const sbit__deform *deform = task->deform;
+    const int64_t width = deform->in_channels / deform->offset_groups;
+    return (task->image * deform->offset_groups + channel / width) * deform->kernel_size + k;
+}
+
+/* Where tap `tap` of output position o samples. */
+static void sbit__deform_at(const sbit__deform_task *task, int64_t tap, int64_t o, double *at)
+{
+    const sbit__deform *deform = task->deform;
+    const int32_t spatial = deform->window.spatial;
+    int64_t rest = o, rest_k = tap % deform->kernel_size;
+    for (int32_t i = spatial - 1; i >= 0; i--) {
+        const int64_t start = rest % deform->out[i] * deform->window.stride[i] -
+                              deform->window.pad_begin[i] +
+                              rest_k % deform->window.kernel[i] * deform->window.dilation[i];
+        const double moved = sbit__real_at(task->wide, task->offset,
+                                           (tap * spatial + i) * deform->out_size + o);
+        at[i] = sbit__real(task->wide, (double)start + moved);
+        rest /= deform->out[i];
+        rest_k /= deform->window.kernel[i];
+    }
 }
 
 /* Rows of the columns: row = channel of the group * K + kernel element. */
@@ -236,34 +279,20 @@ static void sbit__deform_rows(void *user, int64_t begin, int64_t end, int32_t wo
 {
     const sbit__deform_task *task = (const sbit__deform_task *)user;
     const sbit__deform *deform = task->deform;
-    const int32_t spatial = deform->window.spatial;
-    const int64_t n = deform->out_size, taps = deform->offset_groups * deform->kernel_size;
+    const int64_t n = deform->out_size;
     (void)worker;
     for (int64_t row = begin; row < end; row++) {
-        const int64_t k = row % deform->kernel_size;
         const int64_t channel = task->first_channel + row / deform->kernel_size;
-        const int64_t tap =
-            task->image * taps +
-            channel / (deform->in_channels / deform->offset_groups) * deform->kernel_size + k;
+        const int64_t tap = sbit__deform_tap(task, channel, row % deform->kernel_size);
         for (int64_t o = 0; o < n; o++) {
             double at[SBIT__MAX_SPATIAL];
-            int64_t rest = o, rest_k = k;
-            for (int32_t i = spatial - 1; i >= 0; i--) {
-                const int64_t start =
-                    rest % deform->out[i] * deform->window.stride[i] - deform->window.pad_begin[i] +
-                    rest_k % deform->window.kernel[i] * deform->window.dilation[i];
-                const double moved =
-                    sbit__real_at(task->wide, task->offset, (tap * spatial + i) * n + o);
-                at[i] = sbit__real(task->wide, (double)start + moved);
-                rest /= deform->out[i];
-                rest_k /= deform->window.kernel[i];
-            }
+            sbit__deform_at(task, tap, o, at);
             double value =
-                sbit__deform_sample(task, task->image * deform->in_channels + channel, at);
+                sbit__deform_sample(task, task->image * deform->in_channels + channel, at, -1);
             if (task->mask != NULL) {
                 value *= sbit__real_at(task->wide, task->mask, tap * n + o);
             }
-            sbit__real_set(task->wide, task->columns, row * n + o, value);
+            sbit__real_set(task->columns_wide, task->columns, row * n + o, value);
         }
     }
 }
@@ -313,7 +342,7 @@ static sbit_status sbit__deform_run_any(const sbit_op_call *call, sbit_error *er
     }
     memset(&task, 0, sizeof task);
     task.deform = &deform;
-    task.wide = call->in[0]->dtype == SBIT_F64;
+    task.wide = task.columns_wide = call->in[0]->dtype == SBIT_F64;
     task.x = call->in[0]->data;
     task.offset = call->in[2]->data;
     task.mask = mask != NULL ? mask->data : NULL;
@@ -342,17 +371,223 @@ static int64_t sbit__deform_macs(const sbit_op_call *call)
     return sbit__window_macs(call->out_type[0], call->in_type[1]);
 }
 
+/* >>gradient */
+
+typedef struct sbit__deform_grad {
+    sbit__deform_task task;
+    double *dcolumns;          /* [channels of the group * K][out] */
+    void *dx, *doffset, *dmask; /* NULL: not wanted */
+} sbit__deform_grad;
+
+static sbit_status sbit__deform_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 5, error));
+    for (int32_t i = 0; i < 4; i++) {
+        if (sbit__op_has(call, i)) {
+            sbit__op_same_type(call, i, i);
+        }
+    }
+    return sbit__op_has(call, 4)
+               ? SBIT_OK
+               : sbit__deform_bad(call, "the output's gradient is missing", error);
+}
+
+/* Scratch: columns, their gradient, dy and w of a group, dw of all groups. */
+static void sbit__deform_grad_parts(const sbit__deform *deform, const sbit__gemm *gemm,
+                                    size_t counts[5])
+{
+    counts[0] = counts[1] = (size_t)(gemm->k * gemm->n);
+    counts[2] = (size_t)(gemm->m * gemm->n);
+    counts[3] = (size_t)(gemm->m * gemm->k);
+    counts[4] = counts[3] * (size_t)deform->groups;
+}
+
+static sbit_status sbit__deform_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__deform deform;
+    sbit__gemm gemm;
+    size_t counts[5], sum = 0;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(call->in_type[0]) || !sbit__type_static(call->in_type[1])) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__deform_of(call, &deform, error));
+    sbit__deform_gemm(&deform, &gemm);
+    sbit__deform_grad_parts(&deform, &gemm, counts);
+    for (size_t i = 0; i < 5; i++) {
+        sum += counts[i];
+    }
+    *call->scratch_bytes = sbit__align64(sum * sizeof(double));
+    return SBIT_OK;
+}
+
+/* += to a number of the tensors' type. */
+static void sbit__deform_add(const sbit__deform_task *task, void *data, int64_t at, double value)
+{
+    sbit__real_set(task->wide, data, at, sbit__real_at(task->wide, data, at) + value);
+}
+
+/* Channels of the group: each adds to its own plane of dx. */
+static void sbit__deform_grad_planes(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__deform_grad *grad = (const sbit__deform_grad *)user;
+    const sbit__deform_task *task = &grad->task;
+    const sbit__deform *deform = task->deform;
+    const int64_t n = deform->out_size, taps = deform->kernel_size;
+    (void)worker;
+    for (int64_t i = begin * taps * n; i < end * taps * n; i++) {
+        const int64_t row = i / n, o = i % n, channel = task->first_channel + row / taps;
+        const int64_t tap = sbit__deform_tap(task, channel, row % taps);
+        const int64_t plane = (task->image * deform->in_channels + channel) * deform->in_size;
+        double at[SBIT__MAX_SPATIAL], given = grad->dcolumns[i];
+        sbit__deform_at(task, tap, o, at);
+        if (task->mask != NULL) {
+            given *= sbit__real_at(task->wide, task->mask, tap * n + o);
+        }
+        for (int32_t corner = 0; corner < 1 << deform->window.spatial; corner++) {
+            int64_t place = 0;
+            const double weight = sbit__deform_corner(deform, at, corner, -1, &place);
+            if (weight != 0.0) {
+                sbit__deform_add(task, grad->dx, plane + place, given * weight);
+            }
+        }
+    }
+}
+
+/* Kernel elements: their offsets and masks, to which all channels of an offset group add. */
+static void sbit__deform_grad_taps(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__deform_grad *grad = (const sbit__deform_grad *)user;
+    const sbit__deform_task *task = &grad->task;
+    const sbit__deform *deform = task->deform;
+    const int32_t spatial = deform->window.spatial;
+    const int64_t n = deform->out_size, taps = deform->kernel_size;
+    const int64_t channels = deform->in_channels / deform->groups;
+    (void)worker;
+    for (int64_t i = begin * channels * n; i < end * channels * n; i++) {
+        const int64_t k = i / n / channels, c = i / n % channels, o = i % n;
+        const int64_t channel = task->first_channel + c, tap = sbit__deform_tap(task, channel, k);
+        const int64_t all = task->image * deform->in_channels + channel;
+        const double given = grad->dcolumns[(c * taps + k) * n + o];
+        const double mask =
+            task->mask != NULL ? sbit__real_at(task->wide, task->mask, tap * n + o) : 1.0;
+        double at[SBIT__MAX_SPATIAL];
+        sbit__deform_at(task, tap, o, at);
+        if (grad->dmask != NULL) {
+            sbit__deform_add(task, grad->dmask, tap * n + o,
+                             given * sbit__deform_sample(task, all, at, -1));
+        }
+        for (int32_t axis = 0; grad->doffset != NULL && axis < spatial; axis++) {
+            sbit__deform_add(task, grad->doffset, (tap * spatial + axis) * n + o,
+                             given * mask * sbit__deform_sample(task, all, at, axis));
+        }
+    }
+}
+
+/* Group g of an image: dw += dy columns', dcolumns = w' dy. parts: see _grad_parts. */
+static void sbit__deform_grad_group(const sbit_op_call *call, sbit__deform_grad *grad,
+                                    const sbit__gemm *gemm, double *const parts[5], int64_t g)
+{
+    const sbit__deform_task *task = &grad->task;
+    const int64_t first_w = g * gemm->m * gemm->k;
+    const int64_t first_y = (task->image * task->deform->groups + g) * gemm->m * gemm->n;
+    sbit__f64_gemm product;
+    for (int64_t i = 0; i < gemm->m * gemm->n; i++) {
+        parts[2][i] = sbit__real_at(task->wide, call->in[4]->data, first_y + i);
+    }
+    for (int64_t i = 0; i < gemm->m * gemm->k; i++) {
+        parts[3][i] = sbit__real_at(task->wide, call->in[1]->data, first_w + i);
+    }
+    product.m = gemm->k;
+    product.n = product.ldc = product.b_row = gemm->n;
+    product.k = gemm->m;
+    product.a_col = gemm->k;
+    product.a_row = product.b_col = 1;
+    product.a = parts[3];
+    product.b = parts[2];
+    product.c = grad->dcolumns;
+    sbit__f64_gemm_run(call->ctx, &product);
+    if (sbit__out(call, 1) != NULL) {
+        sbit__parallel_range(call->ctx, gemm->k, 1, sbit__deform_rows, &grad->task);
+        product.m = gemm->m;
+        product.n = product.ldc = gemm->k;
+        product.k = product.a_row = product.b_col = gemm->n;
+        product.a_col = product.b_row = 1;
+        product.a = parts[2];
+        product.b = parts[0];
+        product.c = parts[3]; /* w has been read */
+        sbit__f64_gemm_run(call->ctx, &product);
+        for (int64_t i = 0; i < gemm->m * gemm->k; i++) {
+            parts[4][first_w + i] += parts[3][i];
+        }
+    }
+}
+
+static sbit_status sbit__deform_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *mask = sbit__in(call, 3);
+    sbit__deform deform;
+    sbit__deform_grad grad;
+    sbit__gemm gemm;
+    size_t counts[5];
+    double *parts[5], *at = (double *)call->scratch;
+    SBIT__TRY(sbit__deform_of(call, &deform, error));
+    sbit__deform_gemm(&deform, &gemm);
+    sbit__deform_grad_parts(&deform, &gemm, counts);
+    for (size_t i = 0; i < 5; i++) {
+        parts[i] = at;
+        at += counts[i];
+    }
+    memset(parts[4], 0, counts[4] * sizeof(double));
+    for (int32_t i = 0; i < 4; i++) {
+        if (i != 1 && sbit__out(call, i) != NULL) {
+            memset(call->out[i]->data, 0, sbit_tensor_bytes(call->out[i]));
+        }
+    }
+    memset(&grad, 0, sizeof grad);
+    grad.task.deform = &deform;
+    grad.task.wide = call->in[0]->dtype == SBIT_F64;
+    grad.task.columns_wide = true;
+    grad.task.x = call->in[0]->data;
+    grad.task.offset = call->in[2]->data;
+    grad.task.mask = mask != NULL ? mask->data : NULL;
+    grad.task.columns = parts[0];
+    grad.dcolumns = parts[1];
+    grad.dx = sbit__out(call, 0) != NULL ? call->out[0]->data : NULL;
+    grad.doffset = sbit__out(call, 2) != NULL ? call->out[2]->data : NULL;
+    grad.dmask = sbit__out(call, 3) != NULL ? call->out[3]->data : NULL;
+    for (int64_t i = 0; i < deform.batch * deform.groups; i++) {
+        const int64_t g = i % deform.groups, channels = deform.in_channels / deform.groups;
+        grad.task.image = i / deform.groups;
+        grad.task.first_channel = g * channels;
+        sbit__deform_grad_group(call, &grad, &gemm, parts, g);
+        if (grad.dx != NULL) {
+            sbit__parallel_range(call->ctx, channels, 1, sbit__deform_grad_planes, &grad);
+        }
+        if (grad.doffset != NULL || grad.dmask != NULL) {
+            sbit__parallel_range(call->ctx, deform.kernel_size, 1, sbit__deform_grad_taps, &grad);
+        }
+    }
+    for (size_t i = 0; sbit__out(call, 1) != NULL && i < counts[4]; i++) {
+        sbit__real_set(grad.task.wide, call->out[1]->data, (int64_t)i, parts[4][i]);
+    }
+    return SBIT_OK;
+}
+
 /* ---- rows: not quantized, since offsets need their precision; all channels stay */
 
 #define SBIT__DEFORM_ROW(version, types)                                                           \
     {                                                                                              \
         "", "DeformConv", version, types, 0, 0, sbit__deform_infer, sbit__deform_prepare,          \
-            sbit__deform_run, NULL, NULL, NULL, NULL, sbit__deform_macs                            \
+            sbit__deform_run, sbit__grad_deform, NULL, NULL, NULL, sbit__deform_macs               \
     }
 
 static const sbit_op_row sbit__deform_table[] = {
     SBIT__DEFORM_ROW(19, SBIT__T_FLOATS1),
     SBIT__DEFORM_ROW(22, SBIT_T_FLOATS),
+    {SBIT__GRAD_DOMAIN, "DeformConvGrad", 1, SBIT__T_GRAD, 0, 0, sbit__deform_grad_infer,
+     sbit__deform_grad_prepare, sbit__deform_grad_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__DEFORM_ROW

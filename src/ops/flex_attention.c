@@ -3,9 +3,10 @@
  * Called by: infer, exec. Calls: bodies through call->run_body and call->infer_body.
  * Y = prob_mod(Softmax(score_mod(scale Q K'))) V, all of rank 4; the two changes are bodies that
  * see the whole matrix [N, heads, L, S] in the softmax's type. Everything else is computed in
- * float64 and rounded to that type where a body sees it.
+ * float64 and rounded to that type where a body sees it. What is trained becomes those operators.
  */
 #include "elements_private.h"
+#include "expand_private.h"
 #include "window_private.h"
 
 #include <math.h> /* exp, sqrt */
@@ -250,9 +251,79 @@ static sbit_status sbit__flex_run(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
+/* >>written with others */
+
+/* The nodes of a change, in front of the node that has it. */
+static sbit_value_id sbit__flex_inline(sbit__expand *e, const char *name, sbit_value_id matrix)
+{
+    const sbit_attr *attr = sbit_node_attr(sbit_graph_node(e->graph, e->node.id), name);
+    if (attr != NULL && attr->g != NULL && e->status == SBIT_OK) {
+        const sbit_value_id in = matrix;
+        e->status = sbit__graph_inline_body(attr->g, e->before, &in, &matrix, e->error);
+    }
+    return matrix;
+}
+
+/* Query heads that share keys become rows of one matrix, and back: [0, heads, -1, last]. */
+static sbit_value_id sbit__flex_heads(sbit__expand *e, bool shared, sbit_value_id x, int64_t heads,
+                                      int64_t last, sbit_value_id out)
+{
+    const int64_t dims[4] = {0, heads, -1, last};
+    return shared ? sbit__expand_op(e, "Reshape", x, sbit__expand_ints(e, dims, 4), NULL, out) : x;
+}
+
+static sbit_status sbit__flex_expand(sbit_graph *graph, sbit_node_id id, sbit_error *error)
+{
+    static const int64_t flip[] = {0, 1, 3, 2}, last[] = {-1};
+    const sbit_value_id none = sbit__expand_none;
+    const sbit_attr axis = sbit__attr_int("axis", -1), low = sbit__attr_int("detect_positive", 0);
+    sbit__expand e = sbit__expand_of(graph, id, error);
+    const int64_t heads = sbit__expand_dim(&e, 0, 1), kv = sbit__expand_dim(&e, 1, 1);
+    const int64_t size = sbit__expand_dim(&e, 0, 3), keys = sbit__expand_dim(&e, 1, 2);
+    const int64_t v_size = sbit__expand_dim(&e, 2, 3);
+    const sbit_attr *scale = sbit_node_attr(&e.node, "scale");
+    const sbit_dtype dtype = e.dtype, usual = dtype == SBIT_F64 ? SBIT_F64 : SBIT_F32;
+    const int64_t wanted = sbit_node_int(&e.node, "softmax_precision", 0);
+    const bool shared = heads != kv;
+    sbit_value_id inputs[3];
+    sbit__expand_needs(&e, 20);
+    if (heads < 1 || kv < 1 || size < 1 || (shared && (keys < 1 || v_size < 1))) {
+        sbit__expand_fail(&e, SBIT_ERR_UNSUPPORTED, "the sizes of its heads must be known");
+        return e.status;
+    }
+    const double factor = scale != NULL ? (double)scale->f : 1.0 / sqrt((double)size);
+    sbit_value_id x = sbit__flex_heads(&e, shared, e.node.inputs[0], kv, size, none);
+    x = sbit__expand_op(&e, "MatMul", x,
+                        sbit__expand_transpose(&e, e.node.inputs[1], flip, 4, none), NULL, none);
+    x = sbit__expand_op(&e, "Mul", x, sbit__expand_scalar(&e, factor), NULL, none);
+    e.dtype = wanted != 0 ? (sbit_dtype)wanted : usual;
+    x = sbit__expand_cast(&e, sbit__flex_heads(&e, shared, x, heads, keys, none), e.dtype);
+    x = sbit__flex_inline(&e, "score_mod", x);
+    /* a row of -inf gives zeros, and has the gradient 0 */
+    const sbit_value_id zero = sbit__expand_scalar(&e, 0.0);
+    const sbit_value_id most =
+        sbit__expand_op(&e, "ReduceMax", x, sbit__expand_ints(&e, last, 1), NULL, none);
+    inputs[0] = sbit__expand_op(&e, "IsInf", most, none, &low, none);
+    inputs[1] = zero;
+    for (int pass = 0; pass < 2; pass++) {
+        inputs[2] = pass == 0 ? x : sbit__expand_op(&e, "Softmax", x, none, &axis, none);
+        x = sbit__expand_value(&e, "matrix");
+        sbit__expand_node(&e, "", "Where", inputs, 3, &x, 1, NULL, 0);
+    }
+    x = sbit__expand_cast(&e, sbit__flex_inline(&e, "prob_mod", x), dtype);
+    x = sbit__flex_heads(&e, shared, x, kv, keys, none);
+    if (e.status == SBIT_OK) {
+        sbit__expand_erase(&e);
+    }
+    const sbit_value_id out = sbit__expand_out(&e, 0);
+    x = sbit__expand_op(&e, "MatMul", x, e.node.inputs[2], NULL, shared ? none : out);
+    (void)sbit__flex_heads(&e, shared, x, heads, v_size, out);
+    return e.status;
+}
+
 static const sbit_op_row sbit__flex_table[] = {
     {"ai.onnx.preview", "FlexAttention", 1, SBIT_T_FLOATS, SBIT_OP_BODY, 0, sbit__flex_infer,
-     sbit__flex_prepare, sbit__flex_run, NULL, NULL, NULL, NULL, NULL},
+     sbit__flex_prepare, sbit__flex_run, NULL, sbit__flex_expand, NULL, NULL, NULL},
 };
 
 SBIT__FN const sbit_op_row *sbit__op_rows_flex_attention(size_t *count)

@@ -27,6 +27,8 @@
  *     LabelLossGrad(dy, scores, labels, weights) {of}
  *     AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) -> dq, dk, dv, dmask, dpast k,
  * dpast v RecurrentGrad(x, W, R, B, lengths, h0, c0, P, dY, dYh, dYc) {of} -> their gradients
+ *     DeformConvGrad(x, w, offset, mask, dy) -> dx, dw, doffset, dmask
+ *     LinearAttentionGrad(q, k, v, past, decay, beta, dy, dstate) -> the gradients of the first six
  *     LstmGrad(x, W, R, B, h0, c0, Y, dY, dYh, dYc) -> dx, dW, dR, dB, dh0, dc0
  * All take float32 and float64, which they compute in float64.
  */
@@ -64,7 +66,7 @@ extern "C" {
         X(reduce_log_sum) X(reduce_prod) X(lp_normalization) X(mean_variance) X(lrn) X(mod)        \
             X(one_hot) X(det) X(col2im) X(grid_sample) X(roi_align) X(roi_pool) X(trilu) X(cum_sum) X(cum_prod) X(dft) X(stft) X(dropout) X(dropout_train) X(scatter_elements) X(scatter_nd) X(compress) X(center_crop_pad)   \
                 X(max_unpool) X(top_k) X(rotary) X(swiglu) X(lp_pool) X(global_lp_pool)            \
-                    X(label_loss) X(attention) X(rnn)
+                    X(label_loss) X(attention) X(rnn) X(deform) X(linear_attention)
 
 #define SBIT__GRADIENT_DECLARE(name) SBIT__FN void sbit__grad_##name(sbit_gradient *g);
 SBIT__GRADIENTS(SBIT__GRADIENT_DECLARE)

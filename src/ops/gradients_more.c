@@ -584,6 +584,51 @@ SBIT__FN void sbit__grad_label_loss(sbit_gradient *g)
 
 /* AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) -> dq, dk, dv, dmask, dpast k, dpast v
  */
+SBIT__FN void sbit__grad_deform(sbit_gradient *g)
+{
+    sbit_value_id inputs[5], outputs[4];
+    bool wanted[4];
+    memset(inputs, 0, sizeof inputs);
+    for (int32_t i = 0; i < 4; i++) { /* x, w, offset, mask: all but the bias */
+        const int32_t from = i < 3 ? i : 4;
+        inputs[i].idx = from < g->input_count ? g->inputs[from].idx : 0;
+        wanted[i] = sbit__g_wanted(g, from);
+    }
+    inputs[4] = g->output_grads[0];
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "DeformConvGrad", inputs, 5, g->node->attrs,
+                     g->node->attr_count, wanted, outputs, 4);
+    for (int32_t i = 0; i < 4; i++) {
+        if (wanted[i]) {
+            g->input_grads[i < 3 ? i : 4] = outputs[i];
+        }
+    }
+    if (sbit__g_wanted(g, 3)) {
+        g->input_grads[3] = sbit__g_reduce(g, inputs[4], g->inputs[3], 1);
+    }
+}
+
+/* (q, k, v, past, decay, beta, dy, dstate) -> what the six inputs get */
+SBIT__FN void sbit__grad_linear_attention(sbit_gradient *g)
+{
+    sbit_value_id inputs[8], outputs[6];
+    bool wanted[6];
+    memset(inputs, 0, sizeof inputs);
+    memcpy(inputs, g->inputs, (size_t)g->input_count * sizeof *inputs);
+    for (int32_t i = 0; i < 2 && i < g->output_count; i++) {
+        inputs[6 + i] = g->output_grads[i];
+    }
+    for (int32_t i = 0; i < 6; i++) {
+        wanted[i] = sbit__g_wanted(g, i);
+    }
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "LinearAttentionGrad", inputs, 8, g->node->attrs,
+                     g->node->attr_count, wanted, outputs, 6);
+    for (int32_t i = 0; i < 6; i++) {
+        if (wanted[i]) {
+            g->input_grads[i] = outputs[i];
+        }
+    }
+}
+
 SBIT__FN void sbit__grad_attention(sbit_gradient *g)
 {
     sbit_value_id inputs[8], outputs[6];

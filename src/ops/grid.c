@@ -9,6 +9,7 @@
  * the pixel centres of an image.
  */
 #include "elements_private.h"
+#include "expand_private.h"
 #include "gradient_private.h"
 #include "window_private.h"
 
@@ -617,6 +618,23 @@ typedef struct sbit__affine_task {
     bool align_corners;
 } sbit__affine_task;
 
+/* The coordinates of a point of the grid, the last axis first, and 1. */
+static void sbit__affine_at(const sbit__affine_task *task, int64_t point, double at[4])
+{
+    const int32_t n = task->spatial;
+    for (int32_t i = 0; i < n; i++) {
+        const int64_t length = task->dims[n - 1 - i];
+        const double k = (double)(point % length);
+        point /= length;
+        if (task->align_corners) {
+            at[i] = length > 1 ? 2.0 * k / (double)(length - 1) - 1.0 : 0.0;
+        } else {
+            at[i] = (2.0 * k + 1.0) / (double)length - 1.0;
+        }
+    }
+    at[n] = 1.0;
+}
+
 static void sbit__affine_points(void *user, int64_t begin, int64_t end, int32_t worker)
 {
     const sbit__affine_task *task = (const sbit__affine_task *)user;
@@ -625,18 +643,7 @@ static void sbit__affine_points(void *user, int64_t begin, int64_t end, int32_t 
     for (int64_t point = begin; point < end; point++) {
         const int64_t theta = point / task->size * n * (n + 1);
         double at[4];
-        int64_t rest = point % task->size;
-        for (int32_t i = 0; i < n; i++) { /* at[0] is the last axis */
-            const int64_t length = task->dims[n - 1 - i];
-            const double k = (double)(rest % length);
-            rest /= length;
-            if (task->align_corners) {
-                at[i] = length > 1 ? 2.0 * k / (double)(length - 1) - 1.0 : 0.0;
-            } else {
-                at[i] = (2.0 * k + 1.0) / (double)length - 1.0;
-            }
-        }
-        at[n] = 1.0;
+        sbit__affine_at(task, point % task->size, at);
         for (int32_t i = 0; i < n; i++) {
             double sum = 0.0;
             for (int32_t k = 0; k <= n; k++) {
@@ -672,6 +679,52 @@ static sbit_status sbit__affine_run(const sbit_op_call *call, sbit_error *error)
     return sbit__op_in_float(call, sbit__affine_run_any, sbit__affine_run_any, error);
 }
 
+/* What is trained: the coordinates [points, n + 1] times theta', in the grid's shape. */
+static sbit_status sbit__affine_expand(sbit_graph *graph, sbit_node_id id, sbit_error *error)
+{
+    static const int64_t flip[] = {0, 2, 1};
+    sbit__expand e = sbit__expand_begin(graph, id, error);
+    const sbit_value_id out = sbit__expand_out(&e, 0);
+    const sbit_type type = sbit_graph_value(graph, out)->type;
+    int64_t shape[SBIT_MAX_RANK] = {0}, dims[2];
+    sbit__affine_task task;
+    sbit_tensor points;
+    memset(&task, 0, sizeof task);
+    task.size = 1;
+    task.spatial = type.rank - 2;
+    for (int32_t i = 1; i < type.rank; i++) {
+        shape[i] = sbit__dim_known(type.dims[i]) ? type.dims[i].value : -1;
+        if (shape[i] < 0) {
+            task.spatial = 0;
+        } else if (i <= task.spatial) {
+            task.dims[i - 1] = shape[i];
+            task.size *= shape[i];
+        }
+    }
+    if (task.spatial < 2 || e.status != SBIT_OK) {
+        sbit__expand_fail(&e, SBIT_ERR_UNSUPPORTED, "the size of the grid must be known");
+        return e.status;
+    }
+    task.align_corners = sbit_node_int(&e.node, "align_corners", 0) != 0;
+    dims[0] = task.size;
+    dims[1] = task.spatial + 1;
+    SBIT__TRY(sbit_tensor_alloc(sbit_graph_ctx(graph), e.dtype, 2, dims, &points, error));
+    for (int64_t p = 0; p < task.size; p++) {
+        double at[4];
+        sbit__affine_at(&task, p, at);
+        for (int64_t i = 0; i < dims[1]; i++) {
+            sbit__tensor_set_f64(&points, p * dims[1] + i, at[i]);
+        }
+    }
+    const sbit_value_id none = sbit__expand_none, grid = sbit__expand_constant(&e, &points);
+    sbit_tensor_free(sbit_graph_ctx(graph), &points);
+    const sbit_value_id y =
+        sbit__expand_op(&e, "MatMul", grid,
+                        sbit__expand_transpose(&e, e.node.inputs[0], flip, 3, none), NULL, none);
+    (void)sbit__expand_op(&e, "Reshape", y, sbit__expand_ints(&e, shape, type.rank), NULL, out);
+    return e.status;
+}
+
 /* ---- rows */
 
 static const sbit_op_quant sbit__block_quant = {
@@ -685,9 +738,9 @@ static const sbit_op_channel sbit__grid_channels = {SBIT_CHANNEL_KEEPS, 1, 0, 0,
             sbit__block_run, sbit__grad_moves, NULL, &sbit__block_quant, &sbit__block_channels,    \
             NULL                                                                                   \
     }
-#define SBIT__GRID_ROW(name, version, types, infer, run, gradient)                                 \
+#define SBIT__GRID_ROW(name, version, types, infer, run, gradient, expand)                         \
     {                                                                                              \
-        "", name, version, types, 0, 0, infer, sbit__op_prepare_f32, run, gradient, NULL, NULL,    \
+        "", name, version, types, 0, 0, infer, sbit__op_prepare_f32, run, gradient, expand, NULL,  \
             &sbit__grid_channels, NULL                                                             \
     }
 
@@ -700,12 +753,13 @@ static const sbit_op_row sbit__grid_rows[] = {
     SBIT__BLOCK_ROW("SpaceToDepth", 13, SBIT__T_ALL13),
     SBIT__BLOCK_ROW("SpaceToDepth", 28, SBIT__T_ALL13),
     SBIT__GRID_ROW("GridSample", 16, SBIT__T_NUMBERS1, sbit__grid_infer, sbit__grid_run,
-                   sbit__grad_grid_sample),
+                   sbit__grad_grid_sample, NULL),
     SBIT__GRID_ROW("GridSample", 20, SBIT__T_NUMBERS1, sbit__grid_infer, sbit__grid_run,
-                   sbit__grad_grid_sample),
+                   sbit__grad_grid_sample, NULL),
     SBIT__GRID_ROW("GridSample", 22, SBIT_T_NUMBERS, sbit__grid_infer, sbit__grid_run,
-                   sbit__grad_grid_sample),
-    SBIT__GRID_ROW("AffineGrid", 20, SBIT_T_FLOATS, sbit__affine_infer, sbit__affine_run, NULL),
+                   sbit__grad_grid_sample, NULL),
+    SBIT__GRID_ROW("AffineGrid", 20, SBIT_T_FLOATS, sbit__affine_infer, sbit__affine_run, NULL,
+                   sbit__affine_expand),
     {SBIT__GRAD_DOMAIN, "GridSampleGrad", 1, SBIT__T_GRAD, 0, 0, sbit__grid_grad_infer, NULL,
      sbit__grid_grad_run, NULL, NULL, NULL, NULL, NULL},
 };

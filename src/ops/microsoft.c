@@ -20,105 +20,10 @@
 
 /* >>building */
 
-/* The form of what follows is that of opset `version` and later. */
-static void sbit__expand_needs(sbit__expand *e, int64_t version)
-{
-    char text[96];
-    if (e->opset < version) {
-        snprintf(text, sizeof text, "it can be run from opset %d on, this model has %d",
-                 (int)version, (int)e->opset);
-        sbit__expand_fail(e, SBIT_ERR_UNSUPPORTED, text);
-    }
-}
-
-static const sbit_type *sbit__expand_in_type(const sbit__expand *e, size_t i)
-{
-    const sbit_value_id id = sbit__expand_in(e, i);
-    return id.idx != 0 ? &sbit_graph_value(e->graph, id)->type : NULL;
-}
-
 static int32_t sbit__expand_rank(const sbit__expand *e, size_t i)
 {
     const sbit_type *type = sbit__expand_in_type(e, i);
     return type != NULL ? type->rank : -1;
-}
-
-/* A number if dim `axis` (from the end if negative) of input i is one, else -1. */
-static int64_t sbit__expand_dim(const sbit__expand *e, size_t i, int32_t axis)
-{
-    const sbit_type *type = sbit__expand_in_type(e, i);
-    axis += type != NULL && axis < 0 ? type->rank : 0;
-    return type != NULL && axis >= 0 && axis < type->rank && sbit__dim_known(type->dims[axis])
-               ? type->dims[axis].value
-               : -1;
-}
-
-static sbit_value_id sbit__expand_constant(sbit__expand *e, const sbit_tensor *tensor)
-{
-    sbit_value_id id = sbit__expand_none;
-    if (e->status == SBIT_OK) {
-        e->status = sbit_graph_add_constant(e->graph, "of_operator", tensor, &id, e->error);
-    }
-    return id;
-}
-
-static sbit_value_id sbit__expand_ints(sbit__expand *e, const int64_t *values, int64_t count)
-{
-    sbit_tensor tensor;
-    int64_t copy[SBIT_MAX_RANK];
-    memcpy(copy, values, (size_t)count * sizeof *values);
-    memset(&tensor, 0, sizeof tensor);
-    tensor.dtype = SBIT_I64;
-    tensor.rank = 1;
-    tensor.dims[0] = count;
-    tensor.data = copy;
-    return sbit__expand_constant(e, &tensor);
-}
-
-/* A scalar of the type of input 0. */
-static sbit_value_id sbit__expand_scalar(sbit__expand *e, double value)
-{
-    sbit_tensor tensor;
-    double store = 0.0;
-    memset(&tensor, 0, sizeof tensor);
-    tensor.dtype = (SBIT_T(e->dtype) & SBIT_T_NUMBERS) != 0 ? e->dtype : SBIT_F32;
-    tensor.data = &store;
-    sbit__tensor_set_f64(&tensor, 0, value);
-    return sbit__expand_constant(e, &tensor);
-}
-
-static sbit_value_id sbit__expand_cast(sbit__expand *e, sbit_value_id x, sbit_dtype to)
-{
-    const sbit_attr attr = sbit__attr_int("to", (int64_t)(to == SBIT_UNDEFINED ? SBIT_F32 : to));
-    return sbit__expand_op(e, "Cast", x, sbit__expand_none, &attr, sbit__expand_none);
-}
-
-static sbit_value_id sbit__expand_reshape(sbit__expand *e, sbit_value_id x, const int64_t *dims,
-                                          int64_t count)
-{
-    return sbit__expand_op(e, "Reshape", x, sbit__expand_ints(e, dims, count), NULL,
-                           sbit__expand_none);
-}
-
-static sbit_value_id sbit__expand_transpose(sbit__expand *e, sbit_value_id x, const int64_t *perm,
-                                            int32_t rank, sbit_value_id out)
-{
-    const sbit_attr attr = sbit__attr_ints("perm", perm, (size_t)rank);
-    return sbit__expand_op(e, "Transpose", x, sbit__expand_none, &attr, out);
-}
-
-/* x[..., from:to, ...] along an axis. */
-static sbit_value_id sbit__expand_slice(sbit__expand *e, sbit_value_id x, int64_t axis,
-                                        int64_t from, int64_t to)
-{
-    sbit_value_id inputs[4], out = sbit__expand_value(e, "part");
-    sbit__expand_needs(e, 10);
-    inputs[0] = x;
-    inputs[1] = sbit__expand_ints(e, &from, 1);
-    inputs[2] = sbit__expand_ints(e, &to, 1);
-    inputs[3] = sbit__expand_ints(e, &axis, 1);
-    sbit__expand_node(e, "", "Slice", inputs, 4, &out, 1, NULL, 0);
-    return out;
 }
 
 /* x without the axis, at an index of it. */

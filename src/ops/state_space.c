@@ -3,15 +3,17 @@
  * Called by: infer, exec. Calls: ops/common.c, threads.
  * LinearAttention-27 keeps a matrix S [d_k, d_v] for each sample and key head and goes through the
  * tokens: S = exp(g) S; then S += k (x) v, or with an update rate S += b k (x) (v - S' k); each
- * query head gives scale q' S. CausalConvWithState-27 is a depthwise convolution over the past k-1
+ * query head gives scale q' S. LinearAttentionGrad goes back through the states, which it makes
+ * again, in float64. CausalConvWithState-27 is a depthwise convolution over the past k-1
  * positions and the present one. Sums in float32, in order; a sample's head or channel is one piece
  * of work, so that threads change nothing.
  */
 #include "elements_private.h"
+#include "expand_private.h"
 #include "gradient_private.h"
 #include "window_private.h"
 
-#include <math.h> /* expf, sqrt */
+#include <math.h> /* exp, expf, sqrt */
 
 #if !SPARSEBIT_NO_OPS_ATTENTION
 
@@ -130,7 +132,6 @@ static sbit_status sbit__linear_of(const sbit_op_call *call, sbit__linear_attent
     l->k = (const float *)k->data;
     l->v = (const float *)v->data;
     l->past = past != NULL ? (const float *)past->data : NULL;
-    l->y = (float *)call->out[0]->data;
     return SBIT_OK;
 }
 
@@ -231,6 +232,7 @@ static sbit_status sbit__linear_run32(const sbit_op_call *call, sbit_error *erro
     sbit__linear_attention l;
     sbit__linear_task task;
     SBIT__TRY(sbit__linear_of(call, &l, error));
+    l.y = (float *)call->out[0]->data;
     task.l = &l;
     task.seen = (float *)call->scratch;
     l.state = sbit__out(call, 1) != NULL
@@ -244,6 +246,237 @@ static sbit_status sbit__linear_run32(const sbit_op_call *call, sbit_error *erro
 static sbit_status sbit__linear_run(const sbit_op_call *call, sbit_error *error)
 {
     return sbit__op_in_float(call, sbit__linear_run32, sbit__linear_run32, error);
+}
+
+/* >>linear attention: gradient. Of one token, with e = exp(g), A = e S_before, r = A' k (delta
+ * rules), u = b (v - r), S = A + k (x) u and D the gradient of S:
+ *     D += scale q (x) dy, dq = scale S dy;  dk = D u, du = D' k;  db = du (v - r), dv = b du;
+ *     dk -= A dv, D -= k (x) dv (delta rules);  dg = sum D A over what g counts for;  D = e D */
+
+typedef struct sbit__linear_back {
+    sbit__linear_attention l;
+    bool wide;             /* the tensors are double, else float */
+    const void *in[8];     /* as the node's inputs; NULL: none */
+    void *out[6];
+    double *rates;         /* [batch * kv_heads][length]: gradients of the rate */
+    double *states;        /* for each worker: [length + 1] states, D, r and du */
+    int64_t worker_size;
+} sbit__linear_back;
+
+static double sbit__linear_in(const sbit__linear_back *b, int32_t input, int64_t at)
+{
+    return sbit__real_at(b->wide, b->in[input], at);
+}
+
+static void sbit__linear_put(const sbit__linear_back *b, int32_t output, int64_t at, double value)
+{
+    if (b->out[output] != NULL) {
+        sbit__real_set(b->wide, b->out[output], at, value);
+    }
+}
+
+/* Place of a token's head among numbers of `size` a head. */
+static int64_t sbit__linear_at(const sbit__linear_back *b, int64_t token, int64_t head, int64_t size)
+{
+    return (token * b->l.kv_heads + head) * size;
+}
+
+static double sbit__linear_keep(const sbit__linear_back *b, int64_t token, int64_t head, int64_t i)
+{
+    const int64_t size = b->l.decay_size;
+    return size == 0 ? 1.0
+                     : exp(sbit__linear_in(b, 4, sbit__linear_at(b, token, head, size) +
+                                                     (size > 1 ? i : 0)));
+}
+
+static int64_t sbit__linear_rate_at(const sbit__linear_back *b, int64_t token, int64_t head)
+{
+    return token * b->l.rate_heads + (b->l.rate_heads > 1 ? head : 0);
+}
+
+/* `state` becomes A; r [d_v] */
+static void sbit__linear_decayed(const sbit__linear_back *b, int64_t token, int64_t head,
+                                 double *state, double *r)
+{
+    const int64_t dv = b->l.v_size;
+    memset(r, 0, (size_t)dv * sizeof *r);
+    for (int64_t i = 0; i < b->l.size; i++) {
+        const double keep = sbit__linear_keep(b, token, head, i);
+        const double k = sbit__linear_in(b, 1, sbit__linear_at(b, token, head, b->l.size) + i);
+        for (int64_t j = 0; j < dv; j++) {
+            state[i * dv + j] *= keep;
+            r[j] += b->l.rate_heads > 0 ? state[i * dv + j] * k : 0.0;
+        }
+    }
+}
+
+/* The query heads of a token: D += scale q (x) dy, dq = scale S dy. */
+static void sbit__linear_back_queries(const sbit__linear_back *b, int64_t token, int64_t head,
+                                      const double *state, double *d)
+{
+    const sbit__linear_attention *l = &b->l;
+    const int64_t share = l->q_heads / l->kv_heads, dv = l->v_size;
+    for (int64_t h = head * share; b->in[6] != NULL && h < (head + 1) * share; h++) {
+        const int64_t q = (token * l->q_heads + h) * l->size, y = (token * l->q_heads + h) * dv;
+        for (int64_t i = 0; i < l->size; i++) {
+            const double own = (double)l->scale * sbit__linear_in(b, 0, q + i);
+            double sum = 0.0;
+            for (int64_t j = 0; j < dv; j++) {
+                const double dy = sbit__linear_in(b, 6, y + j);
+                d[i * dv + j] += own * dy;
+                sum += state[i * dv + j] * dy;
+            }
+            sbit__linear_put(b, 0, q + i, (double)l->scale * sum);
+        }
+    }
+}
+
+/* state: S before the token, which becomes A; D goes from behind the token to before it. */
+static void sbit__linear_back_token(const sbit__linear_back *b, int64_t token, int64_t head,
+                                    double *state, double *d, double *r, double *du, double *rate)
+{
+    const sbit__linear_attention *l = &b->l;
+    const int64_t dv = l->v_size, size = l->size, k = sbit__linear_at(b, token, head, size);
+    const int64_t v = sbit__linear_at(b, token, head, dv);
+    const int64_t g = sbit__linear_at(b, token, head, l->decay_size);
+    const bool delta = l->rate_heads > 0;
+    const double own = delta ? sbit__linear_in(b, 5, sbit__linear_rate_at(b, token, head)) : 1.0;
+    double slope = 0.0;
+    sbit__linear_decayed(b, token, head, state, r);
+    memset(du, 0, (size_t)dv * sizeof *du);
+    for (int64_t i = 0; i < size; i++) {
+        for (int64_t j = 0; j < dv; j++) {
+            du[j] += d[i * dv + j] * sbit__linear_in(b, 1, k + i);
+        }
+    }
+    *rate = 0.0;
+    for (int64_t j = 0; j < dv; j++) {
+        r[j] = sbit__linear_in(b, 2, v + j) - r[j];
+        *rate += du[j] * r[j];
+        sbit__linear_put(b, 2, v + j, own * du[j]);
+    }
+    for (int64_t i = 0; i < size; i++) {
+        const double at = sbit__linear_in(b, 1, k + i), keep = sbit__linear_keep(b, token, head, i);
+        double dk = 0.0;
+        for (int64_t j = 0; j < dv; j++) {
+            double *one = &d[i * dv + j];
+            dk += *one * own * r[j] - (delta ? state[i * dv + j] * own * du[j] : 0.0);
+            *one -= delta ? at * own * du[j] : 0.0;
+            slope += *one * state[i * dv + j];
+            *one *= keep;
+        }
+        sbit__linear_put(b, 1, k + i, dk);
+        if (l->decay_size > 1) {
+            sbit__linear_put(b, 4, g + i, slope);
+            slope = 0.0;
+        }
+    }
+    if (l->decay_size == 1) {
+        sbit__linear_put(b, 4, g, slope);
+    }
+}
+
+static void sbit__linear_back_head(void *user, int64_t index, int32_t worker)
+{
+    const sbit__linear_back *b = (const sbit__linear_back *)user;
+    const sbit__linear_attention *l = &b->l;
+    const int64_t dv = l->v_size, n = l->size * dv, head = index % l->kv_heads;
+    const int64_t first = index / l->kv_heads * l->length;
+    double *states = b->states + worker * b->worker_size;
+    double *d = states + (l->length + 1) * n, *r = d + n, *du = r + dv;
+    for (int64_t i = 0; i < n; i++) {
+        states[i] = b->in[3] != NULL ? sbit__linear_in(b, 3, index * n + i) : 0.0;
+        d[i] = b->in[7] != NULL ? sbit__linear_in(b, 7, index * n + i) : 0.0;
+    }
+    for (int64_t t = 0; t < l->length; t++) {
+        const int64_t k = sbit__linear_at(b, first + t, head, l->size);
+        const int64_t v = sbit__linear_at(b, first + t, head, dv);
+        const double own =
+            l->rate_heads > 0 ? sbit__linear_in(b, 5, sbit__linear_rate_at(b, first + t, head)) : 1.0;
+        double *state = states + (t + 1) * n;
+        memcpy(state, state - n, (size_t)n * sizeof *state);
+        sbit__linear_decayed(b, first + t, head, state, r);
+        for (int64_t i = 0; i < n; i++) {
+            state[i] += sbit__linear_in(b, 1, k + i / dv) * own *
+                        (sbit__linear_in(b, 2, v + i % dv) - r[i % dv]);
+        }
+    }
+    for (int64_t t = l->length; t-- > 0;) {
+        sbit__linear_back_queries(b, first + t, head, states + (t + 1) * n, d);
+        memcpy(states + (t + 1) * n, states + t * n, (size_t)n * sizeof *d);
+        sbit__linear_back_token(b, first + t, head, states + (t + 1) * n, d, r, du,
+                                &b->rates[index * l->length + t]);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        sbit__linear_put(b, 3, index * n + i, d[i]);
+    }
+}
+
+static sbit_status sbit__linear_back_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 8, error));
+    for (int32_t i = 0; i < 6; i++) {
+        if (sbit__op_has(call, i)) {
+            sbit__op_same_type(call, i, i);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Doubles of a worker. */
+static int64_t sbit__linear_back_size(int64_t length, int64_t size, int64_t v_size)
+{
+    return (length + 2) * size * v_size + 2 * v_size;
+}
+
+static sbit_status sbit__linear_back_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *q = call->in_type[0], *v = call->in_type[2];
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(q) || !sbit__type_static(v)) {
+        return SBIT_OK;
+    }
+    const int64_t heads = sbit_node_int(call->node, "kv_num_heads", 1);
+    const int64_t size = q->dims[2].value / sbit_node_int(call->node, "q_num_heads", 1);
+    const int64_t own = sbit__linear_back_size(q->dims[1].value, size, v->dims[2].value / heads);
+    *call->scratch_bytes = sbit__align64((size_t)(q->dims[0].value * heads * q->dims[1].value +
+                                                  own * sbit_ctx_threads(call->ctx)) *
+                                         sizeof(double));
+    return SBIT_OK;
+}
+
+static sbit_status sbit__linear_back_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__linear_back b;
+    memset(&b, 0, sizeof b);
+    SBIT__TRY(sbit__linear_of(call, &b.l, error));
+    const int64_t heads = b.l.batch * b.l.kv_heads, tokens = b.l.batch * b.l.length;
+    b.wide = call->in[0]->dtype == SBIT_F64;
+    for (int32_t i = 0; i < 8; i++) {
+        b.in[i] = sbit__in(call, i) != NULL ? call->in[i]->data : NULL;
+    }
+    for (int32_t i = 0; i < 6; i++) {
+        b.out[i] = sbit__out(call, i) != NULL ? call->out[i]->data : NULL;
+        if (b.out[i] != NULL) { /* what the update rule does not read has no part in it */
+            memset(b.out[i], 0, sbit_tensor_bytes(call->out[i]));
+        }
+    }
+    b.rates = (double *)call->scratch;
+    b.states = b.rates + heads * b.l.length;
+    b.worker_size = sbit__linear_back_size(b.l.length, b.l.size, b.l.v_size);
+    sbit_ctx_parallel(call->ctx, heads, sbit__linear_back_head, &b);
+    for (int64_t i = 0; b.l.rate_heads > 0 && i < tokens * b.l.rate_heads; i++) {
+        const int64_t token = i / b.l.rate_heads, n = token / b.l.length;
+        double sum = 0.0;
+        for (int64_t h = 0; h < b.l.kv_heads; h++) { /* one rate for all heads: their sum */
+            sum += b.l.rate_heads == 1 || h == i % b.l.rate_heads
+                       ? b.rates[(n * b.l.kv_heads + h) * b.l.length + token % b.l.length]
+                       : 0.0;
+        }
+        sbit__linear_put(&b, 5, i, sum);
+    }
+    return SBIT_OK;
 }
 
 /* >>causal convolution */
@@ -338,6 +571,45 @@ static sbit_status sbit__causal_run(const sbit_op_call *call, sbit_error *error)
     return sbit__op_in_float(call, sbit__causal_run32, sbit__causal_run32, error);
 }
 
+/* What is trained is a depthwise Conv of the past positions and the present ones. */
+static sbit_status sbit__causal_expand(sbit_graph *graph, sbit_node_id id, sbit_error *error)
+{
+    const sbit_value_id none = sbit__expand_none;
+    const sbit_attr axis = sbit__attr_int("axis", 2);
+    sbit__expand e = sbit__expand_begin(graph, id, error);
+    const int64_t channels = sbit__expand_dim(&e, 1, 0), taps = sbit__expand_dim(&e, 1, 2);
+    const int64_t pads[6] = {0, 0, taps - 1, 0, 0, 0};
+    const sbit_attr group = sbit__attr_int("group", channels);
+    const sbit_value_id y = sbit__expand_out(&e, 0), state = sbit__expand_out(&e, 1);
+    const bool silu = sbit_node_string(&e.node, "activation", "none")[0] == 's';
+    sbit_value_id inputs[3];
+    sbit__expand_needs(&e, 11);
+    if (channels < 1 || taps < 1) {
+        sbit__expand_fail(&e, SBIT_ERR_UNSUPPORTED, "the shape of its weight must be known");
+        return e.status;
+    }
+    inputs[0] =
+        sbit__expand_in(&e, 3).idx != 0
+            ? sbit__expand_op(&e, "Concat", e.node.inputs[3], e.node.inputs[0], &axis, none)
+            : sbit__expand_op(&e, "Pad", e.node.inputs[0], sbit__expand_ints(&e, pads, 6), NULL,
+                              none);
+    inputs[1] = e.node.inputs[1];
+    inputs[2] = sbit__expand_in(&e, 2);
+    const sbit_value_id sum = silu || y.idx == 0 ? sbit__expand_value(&e, "sum") : y;
+    sbit__expand_node(&e, "", "Conv", inputs, inputs[2].idx != 0 ? 3 : 2, &sum, 1, &group, 1);
+    if (silu && y.idx != 0) {
+        (void)sbit__expand_op(&e, "Mul", sum, sbit__expand_op(&e, "Sigmoid", sum, none, NULL, none),
+                              NULL, y);
+    }
+    if (state.idx != 0) {
+        const int64_t from = taps > 1 ? 1 - taps : INT64_MAX;
+        (void)sbit__expand_op(&e, "Identity",
+                              sbit__expand_slice(&e, inputs[0], 2, from, INT64_MAX), none, NULL,
+                              state);
+    }
+    return e.status;
+}
+
 /* >>gated unit */
 
 static sbit_status sbit__swiglu_infer(const sbit_op_call *call, sbit_error *error)
@@ -376,9 +648,11 @@ static sbit_status sbit__swiglu_run(const sbit_op_call *call, sbit_error *error)
 
 static const sbit_op_row sbit__state_space_table[] = {
     {"", "LinearAttention", 27, SBIT__STATE_TYPES, 0, 0, sbit__linear_infer, sbit__linear_prepare,
-     sbit__linear_run, NULL, NULL, NULL, NULL, NULL},
+     sbit__linear_run, sbit__grad_linear_attention, NULL, NULL, NULL, NULL},
+    {SBIT__GRAD_DOMAIN, "LinearAttentionGrad", 1, SBIT__T_GRAD, 0, 0, sbit__linear_back_infer,
+     sbit__linear_back_prepare, sbit__linear_back_run, NULL, NULL, NULL, NULL, NULL},
     {"", "CausalConvWithState", 27, SBIT__STATE_TYPES, 0, 0, sbit__causal_infer,
-     sbit__op_prepare_f32, sbit__causal_run, NULL, NULL, NULL, NULL, NULL},
+     sbit__op_prepare_f32, sbit__causal_run, NULL, sbit__causal_expand, NULL, NULL, NULL},
     {"", "SwiGLU", 28, SBIT_T_FLOATS, 0, 0, sbit__swiglu_infer, sbit__op_prepare_check,
      sbit__swiglu_run, sbit__grad_swiglu, NULL, NULL, NULL, NULL},
 };

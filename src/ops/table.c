@@ -50,11 +50,11 @@ static const sbit__op_switch sbit__op_switches[] = {
     SBIT__OP_SWITCH(
         ATTENTION,
         "Attention sbit.Attention RotaryEmbedding sbit.RotaryEmbedding sbit.AttentionGrad "
-        "sbit.AppendKeys ai.onnx.preview.FlexAttention LinearAttention "
+        "sbit.AppendKeys ai.onnx.preview.FlexAttention LinearAttention sbit.LinearAttentionGrad "
         "CausalConvWithState SwiGLU"),
     SBIT__OP_SWITCH(VISION,
-                    "DeformConv DepthToSpace SpaceToDepth GridSample sbit.GridSampleGrad AffineGrid "
-                    "Col2Im sbit.Col2ImGrad"),
+                    "DeformConv sbit.DeformConvGrad DepthToSpace SpaceToDepth GridSample "
+                    "sbit.GridSampleGrad AffineGrid Col2Im sbit.Col2ImGrad"),
     SBIT__OP_SWITCH(
         MICROSOFT,
         "com.microsoft.FusedConv com.microsoft.FusedGemm com.microsoft.FusedMatMul "
