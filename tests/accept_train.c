@@ -29,6 +29,7 @@
 #include <unistd.h>   /* getpid */
 
 #define ACCEPT_SGD "--lr 0.01 --decay 0.0001"
+#define ACCEPT_TAUGHT "--lr 0.03 --decay 0.0001 --teacher '%s' --distill 0.9"
 #define ACCEPT_FROM_NOTHING "--lr 0.1 --decay 0.0005 --warmup 100"
 #define ACCEPT_PICTURES "--mean 0.4914,0.4822,0.4465 --std 0.247,0.2435,0.2616"
 #define ACCEPT_LSQ(W, A, BITS)                                                                     \
@@ -71,8 +72,9 @@ static const accept_run accept_runs[] = {
      ACCEPT_LSQ(ACCEPT_OBSERVED, "pact, PACT: {ALPHA_VALUE: 0}", "4"), NULL},
     {"resnet20", "dorefa", 15, ACCEPT_SGD, ACCEPT_LSQ("dorefa", ACCEPT_OBSERVED, "4"), NULL},
     {"resnet20", "w2a2", 15, ACCEPT_SGD, ACCEPT_LSQ(ACCEPT_OBSERVED, ACCEPT_OBSERVED, "2"), NULL},
-    {"resnet20", "agp", 15, ACCEPT_SGD, NULL,
-     "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, RATIO: 0.9, SCHEDULE: agp}\n"},
+    {"resnet20", "agp", 15, ACCEPT_TAUGHT, NULL,
+     "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, RATIO: 0.9, SCHEDULE: agp, SCOPE: model, "
+     "MAX_RATIO: 0.98}\n"},
     {"mobilenetv2", "control", 8, ACCEPT_SGD, NULL, NULL},
     {"mobilenetv2", "lsq", 8, ACCEPT_SGD, ACCEPT_LSQ(ACCEPT_OBSERVED, ACCEPT_OBSERVED, "4"), NULL},
     {"resnet18w32", "control", 10, ACCEPT_SGD, NULL, NULL},
