@@ -9,10 +9,14 @@
  * the terms of one sum are added depends on n and k alone, so neither threads nor blocks nor the
  * batch change a result.
  *
+ * Rows that lie as they are read, against panels, are not packed: their tiles are those of
+ * convolutions with channels last, which waste nothing at the edge (last_private.h).
+ *
  * One row against a packed right matrix takes four panels at a time, because the sums of one leave
  * most of the multiplier idle. Without packing: few rows against an untransposed matrix are
  * multiplied where it lies; one to four rows against a transposed one are plain dot products.
  */
+#include "last_private.h"
 #include "rows_private.h"
 
 enum {
@@ -202,6 +206,7 @@ typedef struct sbit__gemm_job {
     const sbit_kernels *kernels;
     int64_t tiles_m, tiles_n, parts_m, parts_n; /* c in tiles; in rectangles */
     int64_t depth, rows, columns;               /* of a block */
+    const sbit__last_kernels *rows_of; /* a is read where it lies, by these; NULL: by panels */
     bool pack_a, pack_b;
     size_t a_bytes, worker_bytes;
     unsigned char *scratch;
@@ -254,8 +259,12 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
     job.depth = sbit__gemm_terms(job.kernels, g->n, g->k);
     job.rows = sbit__smaller(job.tiles_m, SBIT__GEMM_ROWS / tile_m) * tile_m;
     job.columns = sbit__smaller(job.tiles_n, SBIT__GEMM_COLUMNS / tile_n) * tile_n;
-    job.pack_a = g->packed_a == NULL || g->alpha != 1.0f;
     job.pack_b = g->packed_b == NULL && (g->trans_b || g->m > 2 * tile_m);
+    if (g->packed_a == NULL && !g->trans_a && !g->bias_rows && g->alpha == 1.0f &&
+        (g->packed_b != NULL || job.pack_b) && job.kernels->isa != SBIT_ISA_SCALAR) {
+        job.rows_of = sbit__last_of(ctx);
+    }
+    job.pack_a = job.rows_of == NULL && (g->packed_a == NULL || g->alpha != 1.0f);
     job.a_bytes = job.pack_a ? sbit__cache_lines(job.rows * job.depth) : 0;
     job.worker_bytes = job.a_bytes + (job.pack_b ? sbit__cache_lines(job.columns * job.depth) : 0);
     sbit__gemm_split(&job, g->serial ? 1 : sbit_ctx_threads(ctx));
@@ -265,13 +274,52 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
 /* >>run */
 typedef struct sbit__gemm_block {
     int64_t m0, m1, n0, n1, k0, k1; /* of c and of the sums */
+    int64_t first;                  /* m0 of the first block with the same columns */
     const float *a;                 /* panels from m0 on, at k0 */
     int64_t a_stride;               /* from panel to panel */
     const float *b;                 /* likewise; without panels: b's rows from k0 on */
     int64_t b_stride, b_row;
 } sbit__gemm_block;
 
-/* The column of tiles at j. */
+/* The column of tiles at j, with rows of a where they lie. */
+static void sbit__gemm_rows(const sbit__gemm_job *job, const sbit__gemm_block *block, int64_t j,
+                            const float *b)
+{
+    const sbit__gemm *g = job->gemm;
+    const bool last = block->k1 == g->k;
+    const int64_t at = block->m0 * g->ldc + j;
+    const sbit__epilogue *ep = last ? g->epilogue : NULL;
+    sbit__last_tile tile;
+    memset(&tile, 0, sizeof tile);
+    tile.taps = 1;
+    tile.depth = block->k1 - block->k0;
+    tile.x = g->a + block->m0 * g->lda + block->k0;
+    tile.x_step = g->lda;
+    tile.width = job->kernels->tile_n;
+    tile.columns = sbit__smaller(block->n1 - j, tile.width);
+    tile.weights = b;
+    if (g->packed_b != NULL && block->m0 == block->first && j + tile.width < block->n1) {
+        tile.next = b + block->b_stride;
+        tile.ahead = tile.depth * tile.width;
+    }
+    tile.adds = block->k0 > 0;
+    tile.behind = last && g->bias != NULL ? g->bias + j : NULL;
+    tile.out_step = g->ldc;
+    if (ep != NULL) {
+        tile.store.residual = ep->residual != NULL ? ep->residual + at : NULL;
+        tile.store.activation = ep->activation == SBIT__ACT_CLAMP ? SBIT__ACT_CLAMP : SBIT__ACT_NONE;
+        tile.store.lo = ep->lo;
+        tile.store.hi = ep->hi;
+    }
+    job->rows_of->last_tile(&tile, block->m1 - block->m0, NULL, g->c + at);
+    if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
+        for (int64_t i = block->m0; i < block->m1; i++) {
+            job->kernels->f32_activate(tile.columns, g->c + i * g->ldc + j, ep);
+        }
+    }
+}
+
+/* The same of panels. */
 static void sbit__gemm_tiles(const sbit__gemm_job *job, const sbit__gemm_block *block, int64_t j,
                              const float *b)
 {
@@ -356,6 +404,7 @@ static void sbit__gemm_columns(const sbit__gemm_job *job, int64_t m0, int64_t m1
     unsigned char *scratch = job->scratch + (size_t)worker * job->worker_bytes;
     sbit__gemm_block block;
     memset(&block, 0, sizeof(block));
+    block.first = m0;
     block.n0 = n0;
     block.n1 = n1;
     do { /* k may be 0: one empty block */
@@ -363,10 +412,16 @@ static void sbit__gemm_columns(const sbit__gemm_job *job, int64_t m0, int64_t m1
         sbit__gemm_pack_block_b(job, &block, (float *)(void *)(scratch + job->a_bytes));
         for (block.m0 = m0; block.m0 < m1; block.m0 = block.m1) {
             block.m1 = sbit__smaller(m1, block.m0 + job->rows);
-            sbit__gemm_pack_block_a(job, &block, (float *)(void *)scratch);
+            if (job->rows_of == NULL) {
+                sbit__gemm_pack_block_a(job, &block, (float *)(void *)scratch);
+            }
             const float *b = block.b;
             for (int64_t j = n0; j < n1; j += tile_n, b += block.b_stride) {
-                sbit__gemm_tiles(job, &block, j, b);
+                if (job->rows_of != NULL) {
+                    sbit__gemm_rows(job, &block, j, b);
+                } else {
+                    sbit__gemm_tiles(job, &block, j, b);
+                }
             }
         }
         block.k0 = block.k1;

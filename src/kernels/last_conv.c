@@ -17,6 +17,7 @@ enum {
     SBIT__LAST_UNIT_BYTES = 256 * 1024, /* of input that a unit of pixels sees, about */
     SBIT__LAST_UNIT_PIXELS = 196,
     SBIT__LAST_UNIT_LEAST = 42,
+    SBIT__LAST_FETCHED = 4, /* units, at most, that fetch weights before they are used */
     SBIT__LAST_BAND_BYTES = 64 * 1024,
     SBIT__LAST_MERGED = 8,                /* input channels, at most, for bands */
     SBIT__LAST_WORTH_A_THREAD = 256 * 1024 /* multiplications */
@@ -341,6 +342,10 @@ static void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_t 
         tile.store.residual = job->epilogue != NULL && job->epilogue->residual != NULL
                                   ? job->epilogue->residual + at
                                   : NULL;
+        tile.next = tile.weights + tile.width * terms;
+        tile.ahead = conv->blocks <= SBIT__LAST_FETCHED && conv->parts == 1
+                         ? sbit__last_panel(job->kernels, out - first - tile.width) * terms
+                         : 0;
         if (number % conv->parts == part) {
             job->kernels->last_tile(&tile, pixels, row, job->y + at);
             sbit__last_activate(job, pixels, tile.columns, s->out_channels, job->y + at);

@@ -31,7 +31,11 @@ typedef struct sbit__last_tile {
     const float *x;
     int64_t x_step;
     int64_t width, columns; /* of the panel; those that are stored */
-    const float *weights;   /* [taps][depth][width] */
+    const float *weights;   /* [taps][depth][width]; width may be more than `columns` need */
+    const float *next;      /* weights that come next, */
+    int64_t ahead;          /* so many floats: fetched meanwhile */
+    bool adds;              /* the sums are added to what the output holds */
+    const float *behind;    /* then this, of the first column; NULL: none; then the store's work */
     sbit__last_store store;
     int64_t out_step;       /* floats between rows of the output */
 } sbit__last_tile;

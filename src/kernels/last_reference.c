@@ -33,7 +33,9 @@ SBIT__FN void sbit__last_tile__ref(const sbit__last_tile *tile, int64_t rows,
                 }
             }
             const int64_t at = i * tile->out_step + j;
-            out[at] = sbit__last_end(&tile->store, at, (float)sum + bias);
+            const float v = tile->adds ? out[at] + ((float)sum + bias) : (float)sum + bias;
+            out[at] = sbit__last_end(&tile->store, at,
+                                     tile->behind != NULL ? v + tile->behind[j] : v);
         }
     }
 }

@@ -15,6 +15,22 @@ SBIT__V_INLINE SBIT__V(vf) SBIT__V(last_bound)(const sbit__last_store *store, bo
                                   : (clamp ? store->lo : -INFINITY));
 }
 
+/* Adds rows of `columns` floats, `step` apart, to rows of sums. */
+SBIT__V_INLINE void SBIT__V(last_add)(int m, int vectors, const float *from, int64_t columns,
+                                      int64_t step, SBIT__V(vf) * sum)
+{
+    const int64_t lanes = SBIT__V(lanes), end = columns - (vectors - 1) * lanes;
+    SBIT__UNROLL16 for (int i = 0; i < m; i++)
+    {
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            const float *at = from + i * step + j * lanes;
+            const SBIT__V(vf) v = SBIT__V(load_f32)(at, j < vectors - 1 ? lanes : end);
+            sum[i * vectors + j] = SBIT__V(add_f32)(sum[i * vectors + j], v);
+        }
+    }
+}
+
 /* What becomes of rows of sums: + residual, activation, to out + at. `columns` of a row are stored. */
 SBIT__V_INLINE void SBIT__V(last_put)(int m, int vectors, const sbit__last_store *store,
                                       const float *residual, int64_t columns, int64_t step,
@@ -24,15 +40,7 @@ SBIT__V_INLINE void SBIT__V(last_put)(int m, int vectors, const sbit__last_store
     const SBIT__V(vf) lo = SBIT__V(last_bound)(store, false);
     const SBIT__V(vf) hi = SBIT__V(last_bound)(store, true);
     if (residual != NULL) {
-        SBIT__UNROLL16 for (int i = 0; i < m; i++)
-        {
-            SBIT__UNROLL for (int j = 0; j < vectors; j++)
-            {
-                const float *from = residual + at + i * step + j * lanes;
-                const SBIT__V(vf) v = SBIT__V(load_f32)(from, j < vectors - 1 ? lanes : end);
-                sum[i * vectors + j] = SBIT__V(add_f32)(sum[i * vectors + j], v);
-            }
-        }
+        SBIT__V(last_add)(m, vectors, residual + at, columns, step, sum);
     }
     if (store->activation == SBIT__ACT_HARDSWISH) {
         const SBIT__V(vf) zero = SBIT__V(set_f32)(0.0f), one = SBIT__V(set_f32)(1.0f);
@@ -95,7 +103,7 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
             {
                 s[j] = SBIT__V(load_f32)(w + j * lanes, lanes);
             }
-            w += vectors * lanes;
+            w += tile->width;
             SBIT__UNROLL16 for (int i = 0; i < m; i++)
             {
                 const SBIT__V(vf) u = SBIT__V(set_f32)(x[i][k]);
@@ -105,6 +113,12 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
                 }
             }
         }
+    }
+    if (tile->adds) {
+        SBIT__V(last_add)(m, vectors, out + at, tile->columns, tile->out_step, sum);
+    }
+    if (tile->behind != NULL) {
+        SBIT__V(last_add)(m, vectors, tile->behind, tile->columns, 0, sum);
     }
     SBIT__V(last_put)
     (m, vectors, &tile->store, tile->store.residual, tile->columns, tile->out_step, sum, out, at);
@@ -148,12 +162,15 @@ SBIT__LAST_ROWS(4, SBIT__V(last_m), )
 SBIT__V_TARGET static void SBIT__V(last_tile)(const sbit__last_tile *tile, int64_t rows,
                                               const float *const *row, float *out)
 {
-    const int64_t vectors = tile->width / SBIT__V(lanes);
+    const int64_t vectors = (tile->columns + SBIT__V(lanes) - 1) / SBIT__V(lanes);
     const int64_t narrow = SBIT__V(last_narrow), wide = SBIT__V(last_m);
     const int64_t most = vectors == 1 ? narrow : wide;
     for (int64_t i = 0, m = 0; i < rows; i += m) {
         const int64_t left = rows - i, tiles = (left + most - 1) / most, at = i * tile->out_step;
         m = (left + tiles - 1) / tiles;
+        for (int64_t p = tile->ahead * i / rows; p < tile->ahead * (i + m) / rows; p += 16) {
+            SBIT__PREFETCH(tile->next + p);
+        }
         switch (vectors) {
         case 1:
             SBIT__V(last_rows1)(m, tile, row, i, out, at);
