@@ -162,6 +162,8 @@ static double activate(double x, const sbit__epilogue *ep)
         return x / (1 + exp(-x));
     case SBIT__ACT_LEAKY:
         return x < 0 ? (double)ep->lo * x : x;
+    case SBIT__ACT_GELU:
+        return x / 2 * (1 + erf(x / sqrt(2.0)));
     default:
         return x;
     }
@@ -171,9 +173,9 @@ static sbit__epilogue epilogue_number(int64_t number, const float *residual)
 {
     sbit__epilogue ep;
     memset(&ep, 0, sizeof ep);
-    ep.activation = (sbit__activation)(number % 6);
+    ep.activation = (sbit__activation)(number % 7);
     ep.lo = ep.activation == SBIT__ACT_LEAKY ? 0.1f : 0.0f;
-    ep.hi = number % 12 >= 6 ? 6.0f : (float)INFINITY;
+    ep.hi = number % 14 >= 7 ? 6.0f : (float)INFINITY;
     ep.residual = residual;
     return ep;
 }

@@ -3,7 +3,7 @@
  * Called by: lower. Calls: graph.
  *   - MatMul with an Add of a constant vector behind it, its bias: input 2.
  *   - Conv, ConvTranspose, Gemm, MatMul with an Add of a tensor of the same shape behind it, then
- * one activation: Relu, Clip, HardSwish, LeakyRelu, Sigmoid, x * Sigmoid(x), x * HardSigmoid(x)
+ * one activation: Relu, Gelu, Clip, HardSwish, LeakyRelu, Sigmoid, x * Sigmoid(x), x * HardSigmoid(x)
  * with HardSwish's constants. The internal row has the operator's name; its inputs are those of the
  *     operator, input 3 is what is added; attributes activation, lo and hi (sbit__epilogue) come
  *     behind the operator's own.
@@ -137,6 +137,9 @@ static bool sbit__lower_activation(const sbit__lowering *lower, const sbit_node 
         activation = SBIT__ACT_HARDSWISH;
     } else if (sbit__lower_is(lower, node, "Sigmoid")) {
         activation = SBIT__ACT_SIGMOID;
+    } else if (sbit__lower_is(lower, node, "Gelu") &&
+               sbit__streq(sbit_node_string(node, "approximate", "none"), "none")) {
+        activation = SBIT__ACT_GELU;
     }
     tail->activation = activation;
     return activation != SBIT__ACT_NONE;
@@ -192,8 +195,8 @@ static sbit_status sbit__lower_make_sum(sbit__lowering *lower, const sbit_node *
     }
     inputs[2] = tail->bias.idx != 0 ? tail->bias : inputs[2];
     inputs[3] = tail->residual;
-    memcpy(attrs, node->attrs, node->attr_count * sizeof attrs[0]);
-    desc.attr_count = node->attr_count;
+    desc.attr_count = node->attr_count - (node->domain[0] != '\0' ? 3 : 0);
+    memcpy(attrs, node->attrs, desc.attr_count * sizeof attrs[0]);
     attrs[desc.attr_count++] = sbit__attr_int("activation", (int64_t)tail->activation);
     attrs[desc.attr_count++] = sbit__attr_float("lo", tail->lo);
     attrs[desc.attr_count++] = sbit__attr_float("hi", tail->hi);
@@ -254,6 +257,19 @@ static bool sbit__lower_back(const sbit__lowering *lower, const char *op_type, f
     return false;
 }
 
+/* The sum that x is, if it has no activation yet and nobody else reads it. */
+static const sbit_node *sbit__lower_before_gelu(const sbit__lowering *lower, sbit_value_id x)
+{
+    const sbit_node *node = sbit__lower_inner(lower, x, 2) ? sbit__lower_producer(lower, x) : NULL;
+    if (node == NULL || node->attr_count + 3 > SBIT__LOWER_ATTRS ||
+        (!sbit__lower_is_sum(lower, node) &&
+         (!sbit__streq(node->domain, "sbit") || sbit_node_attr(node, "activation") == NULL ||
+          sbit_node_int(node, "activation", 0) != SBIT__ACT_NONE))) {
+        return NULL;
+    }
+    return node;
+}
+
 /* Begins at the Erf: its input is x / sqrt(2); what comes behind it is (erf + 1) times x and 0.5. */
 static sbit_status sbit__lower_gelu(sbit__lowering *lower, const sbit_node *erf, sbit_error *error)
 {
@@ -300,6 +316,14 @@ static sbit_status sbit__lower_gelu(sbit__lowering *lower, const sbit_node *erf,
     if (!half || !times ||
         sbit__lower_type(lower, tail.output)->rank != sbit__lower_type(lower, x)->rank) {
         return SBIT_OK; /* the last: constants of more dims than x */
+    }
+    const sbit_node *sum = sbit__lower_before_gelu(lower, x);
+    if (sum != NULL) {
+        memmove(tail.nodes + 1, tail.nodes, tail.count++ * sizeof tail.nodes[0]);
+        tail.nodes[0] = sum->id;
+        tail.residual = sbit__lower_in(sum, 3);
+        tail.activation = SBIT__ACT_GELU;
+        return sbit__lower_make_sum(lower, sum, &tail, error);
     }
     memset(&desc, 0, sizeof desc);
     desc.domain = "com.microsoft";

@@ -40,7 +40,8 @@ typedef enum sbit__activation {
     SBIT__ACT_HARDSWISH,   /* x * clamp(x / 6 + 0.5, 0, 1) */
     SBIT__ACT_SIGMOID,
     SBIT__ACT_SILU,        /* x * sigmoid(x) */
-    SBIT__ACT_LEAKY        /* x < 0 ? lo * x : x */
+    SBIT__ACT_LEAKY,       /* x < 0 ? lo * x : x */
+    SBIT__ACT_GELU         /* x / 2 * (1 + erf(x / sqrt 2)) */
 } sbit__activation;
 
 typedef struct sbit__epilogue {

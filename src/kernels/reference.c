@@ -24,6 +24,11 @@ static float sbit__ref_hardswish(float x)
     return x * sbit__ref_clamp(x * (1.0f / 6.0f) + 0.5f, 0.0f, 1.0f);
 }
 
+static float sbit__ref_gelu(float x) /* without the cancellation of 1 + erf */
+{
+    return 0.5f * x * erfcf(-x * 0.707106781f);
+}
+
 static float sbit__ref_softplus(float x)
 {
     return (x < 0.0f ? 0.0f : x) + log1pf(expf(-fabsf(x)));
@@ -42,6 +47,8 @@ static float sbit__ref_activate(float x, const sbit__epilogue *ep)
         return x * sbit__ref_sigmoid(x);
     case SBIT__ACT_LEAKY:
         return x < 0.0f ? ep->lo * x : x;
+    case SBIT__ACT_GELU:
+        return sbit__ref_gelu(x);
     case SBIT__ACT_NONE:
         break;
     }
@@ -69,8 +76,8 @@ static float sbit__ref_unary(sbit__unary op, float x)
         return tanhf(x);
     case SBIT__UNARY_ERF:
         return erff(x);
-    case SBIT__UNARY_GELU: /* x / 2 * (1 + erf(x / sqrt 2)), without its cancellation */
-        return 0.5f * x * erfcf(-x * 0.707106781f);
+    case SBIT__UNARY_GELU:
+        return sbit__ref_gelu(x);
     case SBIT__UNARY_GELU_TANH: /* x / 2 * (1 + tanh u) = x * sigmoid(2 u) */
         return x * sbit__ref_sigmoid(1.59576912f * (x + 0.044715f * x * x * x));
     case SBIT__UNARY_SILU:

@@ -596,6 +596,8 @@ SBIT__V4_FN void SBIT__128(f32_activate)(int64_t n, float *y, const sbit__epilog
         SBIT__V4_MAP(sbit__v4_mul(v, sbit__v4_sigmoid(v)));
     case SBIT__ACT_LEAKY:
         SBIT__V4_MAP(sbit__v4_select(sbit__v4_less(v, zero), sbit__v4_mul(v, lo), v));
+    case SBIT__ACT_GELU:
+        SBIT__V4_MAP(sbit__v4_gelu(v));
     case SBIT__ACT_NONE:
         break;
     }

@@ -306,6 +306,8 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_activate__avx2(int64_t n, float *y, const 
         SBIT__AVX2_MAP(_mm256_mul_ps(v, sbit__sigmoid8(v)));
     case SBIT__ACT_LEAKY:
         SBIT__AVX2_MAP(sbit__leaky8(v, lo));
+    case SBIT__ACT_GELU:
+        SBIT__AVX2_MAP(sbit__gelu8(v));
     case SBIT__ACT_NONE:
         break;
     }

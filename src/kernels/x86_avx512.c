@@ -288,6 +288,8 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_activate__avx512(int64_t n, float *y,
         SBIT__AVX512_MAP(_mm512_mul_ps(v, sbit__sigmoid16(v)));
     case SBIT__ACT_LEAKY:
         SBIT__AVX512_MAP(sbit__leaky16(v, lo));
+    case SBIT__ACT_GELU:
+        SBIT__AVX512_MAP(sbit__gelu16(v));
     case SBIT__ACT_NONE:
         break;
     }

@@ -157,7 +157,7 @@ SBIT__FN sbit_status sbit__epilogue_check(const sbit_op_call *call, int32_t resi
         return SBIT_OK;
     }
     const int64_t activation = sbit_node_int(call->node, "activation", 0);
-    if (activation < SBIT__ACT_NONE || activation > SBIT__ACT_LEAKY) {
+    if (activation < SBIT__ACT_NONE || activation > SBIT__ACT_GELU) {
         return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "activation is %lld",
                             (long long)activation);
     }
