@@ -345,6 +345,7 @@ TEST(values_are_computed_again_in_half_of_the_memory)
 {
     checkpoint_check("resnet20", 9, 32);
     checkpoint_check("vit_tiny", 20, 4);
+    checkpoint_check("rowlstm", 4, 16);
 }
 
 /* A step of whole networks with one thread and with two: the same bits. */

@@ -6,7 +6,8 @@
  * of a segment is made again by copies of its nodes, which stand in front of the first gradient
  * that reads it (Chen et al. 2016). That is a matter of the graph alone: the planner frees the
  * first values early because nothing reads them any more. Copies compute the same bits; the last
- * segment is not copied, because its gradients come at once.
+ * segment is not copied, because its gradients come at once. LstmGrad, which makes its gates again
+ * in any case, keeps those of a part of the steps only.
  */
 #include "grad_private.h"
 
@@ -207,6 +208,10 @@ static sbit_status sbit__recompute_run(sbit__recompute *r, uint32_t forward, siz
     }
     for (sbit_node_id id = sbit_graph_first(r->graph); id.idx != 0;
          id = sbit_graph_next(r->graph, id)) {
+        if (sbit__streq(sbit_graph_node(r->graph, id)->op_type, "LstmGrad")) { /* its gates, too */
+            const sbit_attr again = sbit__attr_int("again", 1);
+            SBIT__TRY(sbit_graph_set_attr(r->graph, id, &again, error));
+        }
         if (id.idx >= forward &&
             !sbit__recompute_only_shape(r->graph, sbit_graph_node(r->graph, id))) {
             SBIT__TRY(sbit__recompute_for(r, id, error));

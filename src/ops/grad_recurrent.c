@@ -7,6 +7,8 @@
  * Y: g = x W^T + h R^T + b (all steps), c_t in order; then, from the last step to the first, dc +=
  * dh o (1 - tanh(c)^2);  di, do, df, dc~ through their functions;  dh' = dg R;  dc' = dc f dx = dg
  * W   dW = dg^T x   dR = dg^T h   dB = sum of dg, twice
+ * Products are of a part of the steps at a time. With {again: 1} only that part's gates are kept and made
+ * once more on the way back: the same bits in an eighth of the memory.
  */
 #include "elements_private.h"
 #include "gradient_private.h"
@@ -20,9 +22,19 @@ typedef struct sbit__lstm_grad {
     sbit_ctx *ctx;
     sbit_dtype dtype;
     int64_t steps, batch, input, hidden, directions;
-    bool reverse; /* the direction at hand */
-    void *gates, *more, *cells, *before, *dh, *dc, *gemm;
+    bool reverse;         /* the direction at hand */
+    bool whole;           /* gates, more, cells, before of all steps, not of a part */
+    int64_t part;         /* steps of a full part */
+    int64_t first, count; /* steps of the part at hand, in the order of the direction */
+    void *gates, *more, *cells, *before, *dh, *dc;
+    void *ends; /* cells in front of each part, and behind the last */
+    void *sum;  /* what a part adds to dW or dR */
+    void *gemm;
 } sbit__lstm_grad;
+
+enum {
+    SBIT__LSTM_PARTS = 8
+};
 
 enum {
     SBIT__LSTM_X,
@@ -119,12 +131,17 @@ static size_t sbit__lstm_place(const sbit_op_call *call, sbit__lstm_grad *l, cha
     l->input = x->dims[2].value;
     l->directions = r->dims[0].value;
     l->hidden = r->dims[2].value;
-    const int64_t rows = l->steps * l->batch, h = l->hidden, in = l->input;
+    l->whole = sbit_node_int(call->node, "again", 0) == 0;
+    l->count = l->steps;
+    l->part = (l->steps + SBIT__LSTM_PARTS - 1) / SBIT__LSTM_PARTS;
+    const int64_t rows = l->part * l->batch, h = l->hidden, in = l->input;
+    const int64_t kept = l->whole ? l->steps : l->part;
     const size_t each = l->dtype == SBIT_F64 ? sizeof(double) : sizeof(float);
-    const int64_t widest = in > 4 * h ? in : 4 * h;
-    const int64_t counts[6] = {rows * 4 * h, rows * widest, (l->steps + 1) * l->batch * h,
-                               rows * h,     l->batch * h,  l->batch * h};
-    void **places[6];
+    const int64_t widest = in > 4 * h ? in : 4 * h, cell = l->batch * h;
+    const int64_t counts[8] = {
+        kept * l->batch * 4 * h, kept * l->batch * widest, (kept + 1) * cell, kept * cell, cell,
+        cell, (SBIT__LSTM_PARTS + 1) * cell, 4 * h * (in > h ? in : h)};
+    void **places[8];
     size_t used = 0, gemm = 0;
     places[0] = &l->gates;
     places[1] = &l->more;
@@ -132,7 +149,9 @@ static size_t sbit__lstm_place(const sbit_op_call *call, sbit__lstm_grad *l, cha
     places[3] = &l->before;
     places[4] = &l->dh;
     places[5] = &l->dc;
-    for (int32_t i = 0; i < 6; i++) {
+    places[6] = &l->ends;
+    places[7] = &l->sum;
+    for (int32_t i = 0; i < 8; i++) {
         *places[i] = scratch != NULL ? scratch + used : NULL;
         used += sbit__align64((size_t)counts[i] * each);
     }
@@ -190,7 +209,7 @@ enum {
         for (int64_t i = 0; i < cell; i++) {                                                       \
             cells[i] = c0 != NULL ? c0[i] : (T)0;                                                  \
         }                                                                                          \
-        for (int64_t r = 0; r < l->steps * l->batch; r++) {                                        \
+        for (int64_t r = 0; r < l->count * l->batch; r++) {                                        \
             T *g = gates + r * 4 * h;                                                              \
             for (int64_t i = 0; i < 4 * h; i++) {                                                  \
                 g[i] += more[r * 4 * h + i] + (b != NULL ? b[i] + b[4 * h + i] : (T)0);            \
@@ -201,10 +220,10 @@ enum {
                 cells[cell + r * h + i] = g[2 * h + i] * cells[r * h + i] + g[i] * g[3 * h + i];   \
             }                                                                                      \
         }                                                                                          \
-        memcpy(more, cells + cell, (size_t)(l->steps * cell) * sizeof *more);                      \
-        name##_unary(l, SBIT__UNARY_TANH, l->steps * cell, more);                                  \
+        memcpy(more, cells + cell, (size_t)(l->count * cell) * sizeof *more);                      \
+        name##_unary(l, SBIT__UNARY_TANH, l->count * cell, more);                                  \
     }                                                                                              \
-    /* step t in the order of this direction; dy: its gradient, or NULL */                         \
+    /* step t of the part; dy: its gradient, or NULL */                                            \
     static void name##_back(const sbit__lstm_grad *l, int64_t t, const T *dy)                      \
     {                                                                                              \
         const int64_t h = l->hidden;                                                               \
@@ -225,20 +244,21 @@ enum {
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    static void name##_bias(const sbit__lstm_grad *l, T *db)                                       \
+    static void name##_bias(const sbit__lstm_grad *l, bool add, T *db)                             \
     {                                                                                              \
         const int64_t width = 4 * l->hidden;                                                       \
         for (int64_t first = 0; first < width; first += SBIT__LSTM_COLUMNS) {                      \
             const int64_t left = width - first;                                                    \
             const int64_t n = left < SBIT__LSTM_COLUMNS ? left : (int64_t)SBIT__LSTM_COLUMNS;          \
             double sums[SBIT__LSTM_COLUMNS] = {0.0};                                               \
-            for (int64_t r = 0; r < l->steps * l->batch; r++) {                                    \
+            for (int64_t r = 0; r < l->count * l->batch; r++) {                                    \
                 const T *row = (const T *)l->gates + r * width + first;                            \
                 for (int64_t i = 0; i < n; i++) {                                                  \
                     sums[i] += (double)row[i];                                                     \
                 }                                                                                  \
             }                                                                                      \
             for (int64_t i = 0; i < n; i++) {                                                      \
+                sums[i] += add ? (double)db[first + i] : 0.0;                                      \
                 db[first + i] = db[width + first + i] = (T)sums[i];                                \
             }                                                                                      \
         }                                                                                          \
@@ -273,28 +293,30 @@ static int64_t sbit__lstm_time(const sbit__lstm_grad *l, int64_t t)
     return l->reverse ? l->steps - 1 - t : t;
 }
 
-/* Rows of x (`width` numbers for each step and sample) in the order of this direction. */
+/* Rows of x (`width` numbers for each step and sample) of the part, in the order of this direction. */
 static void sbit__lstm_order(const sbit__lstm_grad *l, const void *x, int64_t width, void *to)
 {
-    for (int64_t t = 0; t < l->steps; t++) {
+    for (int64_t t = 0; t < l->count; t++) {
         sbit__elem_copy(l->dtype, to, t * l->batch * width, x,
-                        sbit__lstm_time(l, t) * l->batch * width, l->batch * width);
+                        sbit__lstm_time(l, l->first + t) * l->batch * width, l->batch * width);
     }
 }
 
-/* The states in front of each step: h0, then Y of the step before. */
+/* The states in front of each step of the part: h0, then Y of the step before. */
 static void sbit__lstm_before(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
 {
     const int64_t cell = l->batch * l->hidden;
     const void *h0 = sbit__lstm_in(call, SBIT__LSTM_H0, d * cell);
-    if (h0 != NULL) {
-        sbit__elem_copy(l->dtype, l->before, 0, h0, 0, cell);
-    } else {
-        sbit__elem_zero(l->dtype, l->before, 0, cell);
-    }
-    for (int64_t t = 1; t < l->steps; t++) {
-        sbit__elem_copy(l->dtype, l->before, t * cell, call->in[SBIT__LSTM_Y]->data,
-                        (sbit__lstm_time(l, t - 1) * l->directions + d) * cell, cell);
+    for (int64_t t = 0; t < l->count; t++) {
+        if (l->first + t > 0) {
+            const int64_t last = sbit__lstm_time(l, l->first + t - 1);
+            sbit__elem_copy(l->dtype, l->before, t * cell, call->in[SBIT__LSTM_Y]->data,
+                            (last * l->directions + d) * cell, cell);
+        } else if (h0 != NULL) {
+            sbit__elem_copy(l->dtype, l->before, 0, h0, 0, cell);
+        } else {
+            sbit__elem_zero(l->dtype, l->before, 0, cell);
+        }
     }
 }
 
@@ -308,32 +330,52 @@ static void sbit__lstm_copy_or_zero(const sbit__lstm_grad *l, const void *from, 
     }
 }
 
-/* Gates and cells of all steps, then their gradients in place of the gates. */
+/* Part i of the steps. */
+static sbit__lstm_grad sbit__lstm_part(const sbit__lstm_grad *l, int64_t i)
+{
+    const int64_t h = l->hidden, widest = l->input > 4 * h ? l->input : 4 * h;
+    sbit__lstm_grad part = *l;
+    part.first = i * l->part;
+    part.count = l->steps - part.first < l->part ? l->steps - part.first : l->part;
+    const int64_t rows = l->whole ? part.first * l->batch : 0;
+    part.gates = sbit__elem_at(l->dtype, l->gates, rows * 4 * h);
+    part.more = sbit__elem_at(l->dtype, l->more, rows * widest);
+    part.cells = sbit__elem_at(l->dtype, l->cells, rows * h);
+    part.before = sbit__elem_at(l->dtype, l->before, rows * h);
+    part.ends = sbit__elem_at(l->dtype, l->ends, i * l->batch * h);
+    return part;
+}
+
+/* Gates and cells of a part. */
 static void sbit__lstm_gates(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
 {
-    const int64_t rows = l->steps * l->batch, h = l->hidden, cell = l->batch * h;
-    const bool single = l->dtype == SBIT_F32;
+    const int64_t rows = l->count * l->batch, h = l->hidden, cell = l->batch * h;
     const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 4 * h * l->input);
     const void *r = sbit__lstm_in(call, SBIT__LSTM_R, d * 4 * h * h);
     const void *b = sbit__lstm_in(call, SBIT__LSTM_B, d * 8 * h);
-    const void *c0 = sbit__lstm_in(call, SBIT__LSTM_C0, d * cell);
     sbit__lstm_order(l, call->in[SBIT__LSTM_X]->data, l->input, l->more);
     sbit__lstm_multiply(l, sbit__lstm_product_of(rows, 4 * h, l->input, false, true), l->more, w,
                         l->gates);
     sbit__lstm_before(call, l, d);
     sbit__lstm_multiply(l, sbit__lstm_product_of(rows, 4 * h, h, false, true), l->before, r,
                         l->more);
-    if (single) {
-        sbit__lstm_f32_forward(l, (const float *)b, (const float *)c0);
+    if (l->dtype == SBIT_F32) {
+        sbit__lstm_f32_forward(l, (const float *)b, (const float *)l->ends);
     } else {
-        sbit__lstm_f64_forward(l, (const double *)b, (const double *)c0);
+        sbit__lstm_f64_forward(l, (const double *)b, (const double *)l->ends);
     }
-    sbit__lstm_copy_or_zero(l, sbit__lstm_in(call, SBIT__LSTM_DYH, d * cell), l->dh);
-    sbit__lstm_copy_or_zero(l, sbit__lstm_in(call, SBIT__LSTM_DYC, d * cell), l->dc);
-    for (int64_t t = l->steps - 1; t >= 0; t--) {
-        const void *dy =
-            sbit__lstm_in(call, SBIT__LSTM_DY, (sbit__lstm_time(l, t) * l->directions + d) * cell);
-        if (single) {
+    sbit__elem_copy(l->dtype, l->ends, cell, l->cells, l->count * cell, cell);
+}
+
+/* The gradients of a part's gates, in their place; dh and dc go back through its steps. */
+static void sbit__lstm_back(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
+{
+    const int64_t h = l->hidden, cell = l->batch * h;
+    const void *r = sbit__lstm_in(call, SBIT__LSTM_R, d * 4 * h * h);
+    for (int64_t t = l->count - 1; t >= 0; t--) {
+        const int64_t at = sbit__lstm_time(l, l->first + t);
+        const void *dy = sbit__lstm_in(call, SBIT__LSTM_DY, (at * l->directions + d) * cell);
+        if (l->dtype == SBIT_F32) {
             sbit__lstm_f32_back(l, t, (const float *)dy);
         } else {
             sbit__lstm_f64_back(l, t, (const double *)dy);
@@ -344,46 +386,75 @@ static void sbit__lstm_gates(const sbit_op_call *call, const sbit__lstm_grad *l,
     }
 }
 
-static void sbit__lstm_direction(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
+static void sbit__lstm_add(const sbit__lstm_grad *l, int64_t n, const void *x, bool first, void *y)
 {
-    const int64_t rows = l->steps * l->batch, h = l->hidden, cell = l->batch * h;
+    if (l->dtype == SBIT_F32) {
+        sbit__lstm_f32_add(n, (const float *)x, first, (float *)y);
+    } else {
+        sbit__lstm_f64_add(n, (const double *)x, first, (double *)y);
+    }
+}
+
+/* What a part gives to dR, dB, dW and dx; last: it is the first that does. */
+static void sbit__lstm_results(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d,
+                               bool last)
+{
+    const int64_t rows = l->count * l->batch, h = l->hidden;
     const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 4 * h * l->input);
     void *dx = sbit__lstm_out(call, 0, 0), *dw = sbit__lstm_out(call, 1, d * 4 * h * l->input);
     void *dr = sbit__lstm_out(call, 2, d * 4 * h * h), *db = sbit__lstm_out(call, 3, d * 8 * h);
-    void *dh0 = sbit__lstm_out(call, 4, d * cell), *dc0 = sbit__lstm_out(call, 5, d * cell);
-    sbit__lstm_gates(call, l, d);
-    if (dh0 != NULL) {
-        sbit__elem_copy(l->dtype, dh0, 0, l->dh, 0, cell);
-    }
-    if (dc0 != NULL) {
-        sbit__elem_copy(l->dtype, dc0, 0, l->dc, 0, cell);
-    }
     if (dr != NULL) {
         sbit__lstm_multiply(l, sbit__lstm_product_of(4 * h, h, rows, true, false), l->gates,
-                            l->before, dr);
+                            l->before, l->sum);
+        sbit__lstm_add(l, 4 * h * h, l->sum, last, dr);
     }
     if (db != NULL && l->dtype == SBIT_F32) {
-        sbit__lstm_f32_bias(l, (float *)db);
+        sbit__lstm_f32_bias(l, !last, (float *)db);
     } else if (db != NULL) {
-        sbit__lstm_f64_bias(l, (double *)db);
+        sbit__lstm_f64_bias(l, !last, (double *)db);
     }
     if (dw != NULL) {
         sbit__lstm_order(l, call->in[SBIT__LSTM_X]->data, l->input, l->more);
         sbit__lstm_multiply(l, sbit__lstm_product_of(4 * h, l->input, rows, true, false), l->gates,
-                            l->more, dw);
+                            l->more, l->sum);
+        sbit__lstm_add(l, 4 * h * l->input, l->sum, last, dw);
     }
     if (dx == NULL) {
         return;
     }
     sbit__lstm_multiply(l, sbit__lstm_product_of(rows, l->input, 4 * h, false, false), l->gates, w,
                         l->more);
-    for (int64_t t = 0; t < l->steps; t++) {
-        const int64_t n = l->batch * l->input, to = sbit__lstm_time(l, t) * n;
-        if (l->dtype == SBIT_F32) {
-            sbit__lstm_f32_add(n, (const float *)l->more + t * n, d == 0, (float *)dx + to);
-        } else {
-            sbit__lstm_f64_add(n, (const double *)l->more + t * n, d == 0, (double *)dx + to);
+    for (int64_t t = 0; t < l->count; t++) {
+        const int64_t n = l->batch * l->input, to = sbit__lstm_time(l, l->first + t) * n;
+        sbit__lstm_add(l, n, sbit__elem_at_const(l->dtype, l->more, t * n), d == 0,
+                       sbit__elem_at(l->dtype, dx, to));
+    }
+}
+
+static void sbit__lstm_direction(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
+{
+    const int64_t parts = (l->steps + l->part - 1) / l->part, cell = l->batch * l->hidden;
+    void *dh0 = sbit__lstm_out(call, 4, d * cell), *dc0 = sbit__lstm_out(call, 5, d * cell);
+    sbit__lstm_copy_or_zero(l, sbit__lstm_in(call, SBIT__LSTM_C0, d * cell), l->ends);
+    for (int64_t i = 0; i < parts; i++) {
+        const sbit__lstm_grad part = sbit__lstm_part(l, i);
+        sbit__lstm_gates(call, &part, d);
+    }
+    sbit__lstm_copy_or_zero(l, sbit__lstm_in(call, SBIT__LSTM_DYH, d * cell), l->dh);
+    sbit__lstm_copy_or_zero(l, sbit__lstm_in(call, SBIT__LSTM_DYC, d * cell), l->dc);
+    for (int64_t i = parts; i-- > 0;) {
+        const sbit__lstm_grad part = sbit__lstm_part(l, i);
+        if (!l->whole && i + 1 < parts) {
+            sbit__lstm_gates(call, &part, d);
         }
+        sbit__lstm_back(call, &part, d);
+        sbit__lstm_results(call, &part, d, i + 1 == parts);
+    }
+    if (dh0 != NULL) {
+        sbit__elem_copy(l->dtype, dh0, 0, l->dh, 0, cell);
+    }
+    if (dc0 != NULL) {
+        sbit__elem_copy(l->dtype, dc0, 0, l->dc, 0, cell);
     }
 }
 
