@@ -1606,6 +1606,72 @@ TEST(taps_without_a_function_are_refused)
     build_end(&b);
 }
 
+/* Both values of a convolution's output: the dims, and the elements in the model's order. */
+typedef struct lie_log {
+    int64_t channels[2];
+    float values[2][3 * 2 * 5];
+    uint32_t ids[2];
+    int count;
+} lie_log;
+
+static sbit_status log_lie(const sbit_graph *graph, sbit_value_id id, const sbit_value *value,
+                           void *user, sbit_error *error)
+{
+    lie_log *log = (lie_log *)user;
+    const sbit_tensor *tensor = &value->tensor;
+    const bool last = tensor->dims[3] == 3;
+    (void)graph;
+    (void)error;
+    if (log->count < 2) {
+        log->ids[log->count] = id.idx;
+        log->channels[log->count] = last ? 3 : 1;
+        for (int i = 0; i < 3 * 2 * 5; i++) {
+            log->values[log->count][last ? i % 3 * 10 + i / 3 : i] = ((const float *)tensor->data)[i];
+        }
+    }
+    log->count++;
+    return SBIT_OK;
+}
+
+TEST(taps_as_they_lie_have_channels_last_and_the_same_numbers)
+{
+    static float x[4 * 2 * 5];
+    lie_log log[2];
+    sbit_value_id in[2], taps[2];
+    build b;
+    build_begin(&b, 17);
+    in[0] = build_input(&b, "x", SBIT_F32, "N,4,2,5");
+    in[1] = build_weights(&b, "w", "3,4,1,1", 1);
+    in[0] = taps[0] = build_node(&b, "Conv", "conv", in, 2, NULL, 0);
+    in[1] = build_weights(&b, "v", "3,3,1,1", 2);
+    taps[1] = build_node(&b, "Conv", "behind", in, 2, NULL, 0);
+    build_output(&b, build_unary(&b, "GlobalAveragePool", "mean", taps[1]));
+    fill(x, 4 * 2 * 5, 3);
+    for (size_t lie = 0; lie < 2; lie++) {
+        sbit_session_desc desc;
+        memset(&desc, 0, sizeof desc);
+        memset(&log[lie], 0, sizeof log[lie]);
+        desc.tap_fn = log_lie;
+        desc.tap_user = &log[lie];
+        desc.taps = taps;
+        desc.tap_count = 2;
+        desc.taps_as_they_lie = lie; /* only the first */
+        sbit_session *session = session_of(&b, &desc);
+        if (session != NULL) {
+            set_floats(session, "x", "1,4,2,5", x);
+            CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        }
+        sbit_session_destroy(session);
+        CHECK_EQ_I64(log[lie].count, 2);
+        CHECK_EQ_I64(log[lie].ids[0], taps[0].idx);
+        CHECK_EQ_I64(log[lie].ids[1], taps[1].idx);
+        CHECK_EQ_I64(log[lie].channels[0], lie == 1 ? 3 : 1);
+        CHECK_EQ_I64(log[lie].channels[1], 1);
+    }
+    CHECK_EQ_I64(memcmp(log[0].values, log[1].values, sizeof log[0].values), 0);
+    build_end(&b);
+}
+
 TEST(taps_see_values_in_order_before_they_are_overwritten)
 {
     build b;

@@ -621,6 +621,45 @@ TEST(normalizations)
     }
 }
 
+/* float32 rows far from 0 keep their digits: the sums of 1000 / sd are taken off in double. */
+TEST(normalization_of_a_row_with_a_large_mean)
+{
+    static const float x[4] = {999.5f, 1000.5f, 999.75f, 1000.25f};
+    static const float dy[4] = {1.0f, -2.0f, 0.5f, 3.0f};
+    const double inverse = 1.0 / sqrt(0.15625);
+    const sbit_attr attr = build_float("epsilon", 0.0f);
+    sbit_session *session = NULL;
+    sbit_value_id in[2], out[2];
+    double dot = 0.0, sum = 0.0;
+    build b;
+    build_begin(&b, 17);
+    in[0] = build_input(&b, "dy", SBIT_F32, "1,4");
+    in[1] = build_input(&b, "x", SBIT_F32, "1,4");
+    build_node_outputs(&b, "sbit", "NormGrad", "n", in, 2, &attr, 1, out, 2);
+    build_output(&b, out[0]);
+    build_output(&b, out[1]);
+    CHECK_OK(sbit_session_create(b.graph, NULL, &session, &b.error), b.error);
+    for (int i = 0; i < 2 && session != NULL; i++) {
+        const sbit_tensor tensor = build_tensor(SBIT_F32, "1,4", i == 0 ? dy : x);
+        CHECK_OK(sbit_session_set_input_at(session, (size_t)i, &tensor, &b.error), b.error);
+    }
+    if (session != NULL && CHECK_OK(sbit_session_run(session, &b.error), b.error)) {
+        const float *dx = (const float *)sbit_session_output(session, 0)->tensor.data;
+        const float *n = (const float *)sbit_session_output(session, 1)->tensor.data;
+        for (int i = 0; i < 4; i++) {
+            dot += (double)dy[i] * ((double)x[i] - 1000.0) * inverse / 4.0;
+            sum += (double)dy[i] / 4.0;
+        }
+        for (int i = 0; i < 4; i++) {
+            const double want = ((double)x[i] - 1000.0) * inverse;
+            CHECK_NEAR(n[i], want, 1e-6);
+            CHECK_NEAR(dx[i], inverse * ((double)dy[i] - sum - want * dot), 1e-6);
+        }
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
 TEST(recurrent)
 {
     static const char *const directions[] = {"forward", "reverse", "bidirectional"};

@@ -447,6 +447,28 @@ TEST(reductions_over_any_axes)
     check_fails(11, "ReduceSum", max_in, 1, &far, 1, "axis 3");
 }
 
+TEST(reductions_of_numbers_whose_squares_or_sums_are_too_large_for_float32)
+{
+    const float x[] = {3e38f, 2e38f, 3e38f, 1e38f, -3e38f, 1e38f, -1e38f, -3e38f}; /* [4,2] */
+    float over_0[2], all[1];
+    double sums[2] = {0.0, 0.0};
+    const float squares[] = {1e20f, -1e20f};
+    const int64_t first[] = {0}, second[] = {1};
+    const sbit_attr flat = attr_int("keepdims", 0);
+    const sbit_tensor in[] = {F32("4,2", x), I64("1", first)};
+    const sbit_tensor row[] = {F32("1,8", x), I64("1", second)};
+    const sbit_tensor l2[] = {F32("1,2", squares), I64("1", second)};
+    const float over_1[] = {1e20f * 1.41421356f};
+    for (int i = 0; i < 8; i++) {
+        sums[i % 2] += (double)x[i];
+        over_0[i % 2] = (float)sums[i % 2];
+    }
+    all[0] = (float)(sums[0] + sums[1]);
+    check_op(13, "ReduceSum", in, 2, &flat, 1, F32("2", over_0));
+    check_op(13, "ReduceSum", row, 2, &flat, 1, F32("1", all));
+    check_op(18, "ReduceL2", l2, 2, &flat, 1, F32("1", over_1));
+}
+
 TEST(reductions_of_nothing)
 {
     const float zero[] = {0, 0}, one[] = {1, 1}, low[] = {-INFINITY, -INFINITY};

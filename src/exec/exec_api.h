@@ -44,6 +44,8 @@ typedef struct sbit_session_desc {
     void *tap_user;
     const sbit_value_id *taps; /* of the root graph; kept from being fused away */
     size_t tap_count;
+    size_t taps_as_they_lie;      /* the first so many of taps are looked at as they were computed:
+                                     maybe with channels last (N, ..., C), which costs no copy */
     bool tap_all;                 /* every value of the root graph; turns fusion off */
     bool tap_bodies;              /* every value of every body, in each run of it; likewise there */
     const sbit_value_id *outputs; /* NULL: the graph's outputs; only what they need is run */

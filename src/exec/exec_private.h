@@ -218,7 +218,7 @@ struct sbit_session {
     sbit__arena arena; /* as long as the session */
     uint32_t value_limit, node_limit;
     sbit__exec_value **values; /* by value; NULL: not needed */
-    bool *tapped;              /* by value */
+    uint32_t *tapped;          /* by value: which of `source` it is shown as; 0: it is not */
     bool *wanted;              /* by value: a result of the session */
     sbit__exec_node *nodes;    /* that are needed, in order */
     size_t node_count;

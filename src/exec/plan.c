@@ -421,7 +421,7 @@ static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *er
             step->session = session;
             step->data = data;
             for (size_t i = 0; i < data->node->output_count; i++) {
-                step->tapped = step->tapped || session->tapped[data->node->outputs[i].idx];
+                step->tapped = step->tapped || session->tapped[data->node->outputs[i].idx] != 0;
             }
         }
     }

@@ -7,7 +7,7 @@
 static sbit_status sbit__exec_tap(sbit_session *session, uint32_t idx, sbit_error *error)
 {
     sbit_value_id id;
-    id.idx = idx;
+    id.idx = session->tapped[idx];
     return session->tap_fn(session->source, id, &session->values[idx]->value, session->tap_user,
                            error);
 }
@@ -19,7 +19,7 @@ static sbit_status sbit__exec_tap_first(sbit_session *session, sbit_error *error
         const sbit__place place = sbit__exec_place(session, idx);
         sbit_value_id id;
         id.idx = idx;
-        if (session->tapped[idx] && (place == SBIT__PLACE_INPUT || place == SBIT__PLACE_CAPTURED ||
+        if (session->tapped[idx] != 0 && (place == SBIT__PLACE_INPUT || place == SBIT__PLACE_CAPTURED ||
                                      (place == SBIT__PLACE_CONSTANT &&
                                       !sbit_graph_value(session->graph, id)->is_constant))) {
             SBIT__TRY(sbit__exec_tap(session, idx, error));
@@ -44,7 +44,7 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error)
         }
         for (size_t i = 0; step->tapped && i < step->data->node->output_count; i++) {
             const uint32_t idx = step->data->node->outputs[i].idx;
-            if (idx != 0 && session->tapped[idx]) {
+            if (idx != 0 && session->tapped[idx] != 0) {
                 SBIT__TRY(sbit__exec_tap(session, idx, error));
             }
         }

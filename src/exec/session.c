@@ -17,7 +17,7 @@ static sbit_status sbit__session_arrays(sbit_session *s, sbit_error *error)
     bool ok = true;
     s->value_limit = sbit_graph_value_limit(s->graph);
     s->node_limit = sbit_graph_node_limit(s->graph);
-    s->tapped = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
+    s->tapped = (uint32_t *)sbit__session_array(s, s->value_limit, sizeof(uint32_t), &ok);
     s->wanted = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
     s->values = (sbit__exec_value **)sbit__session_array(s, s->value_limit, sizeof(void *), &ok);
     s->node_at = (uint32_t *)sbit__session_array(s, s->node_limit, sizeof(uint32_t), &ok);
@@ -31,6 +31,18 @@ static sbit_status sbit__session_arrays(sbit_session *s, sbit_error *error)
     s->result_blocks =
         (sbit__dynamic *)sbit__session_array(s, s->output_count, sizeof(sbit__dynamic), &ok);
     return ok ? SBIT_OK : sbit__fail_oom(error, s->value_limit * sizeof(void *));
+}
+
+/* A value as it was computed: before ToFirst brought its channels to the front. */
+static sbit_value_id sbit__session_as_it_lies(const sbit_session *s, sbit_value_id id)
+{
+    const sbit_node *maker = sbit_graph_node(s->graph, sbit_graph_value(s->graph, id)->producer);
+    if (maker == NULL || strcmp(maker->domain, "sbit") != 0 ||
+        strcmp(maker->op_type, "ToFirst") != 0 || s->tapped[maker->inputs[0].idx] != 0) {
+        return id;
+    }
+    const sbit_dtype dtype = sbit_graph_value(s->graph, maker->inputs[0])->type.dtype;
+    return sbit_node_int(maker, "to", 0) == (int64_t)dtype ? maker->inputs[0] : id;
 }
 
 /* What is looked at from outside. */
@@ -48,10 +60,11 @@ static void sbit__session_targets(sbit_session *s, const sbit_session_desc *desc
         s->wanted[s->states[i].output.idx] = true;
     }
     for (size_t i = 0; i < desc->tap_count && tapped; i++) {
-        s->tapped[desc->taps[i].idx] = true;
+        const sbit_value_id id = desc->taps[i];
+        s->tapped[i < desc->taps_as_they_lie ? sbit__session_as_it_lies(s, id).idx : id.idx] = id.idx;
     }
     for (uint32_t idx = 1; desc->tap_all && tapped && idx < limit; idx++) {
-        s->tapped[idx] = true;
+        s->tapped[idx] = idx;
     }
     s->has_taps = tapped && (desc->tap_all || desc->tap_count > 0);
 }
@@ -67,7 +80,7 @@ static size_t sbit__session_needed(sbit_session *s, bool *needed, sbit_node_id *
         order[count++] = id;
     }
     for (uint32_t idx = 1; idx < s->value_limit; idx++) {
-        needed[idx] = s->wanted[idx] || s->tapped[idx];
+        needed[idx] = s->wanted[idx] || s->tapped[idx] != 0;
     }
     while (count-- > 0) {
         const sbit_node *node = sbit_graph_node(s->graph, order[count]);

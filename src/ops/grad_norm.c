@@ -72,7 +72,7 @@ static void sbit__bn_sums(const sbit__bn *task, const void *b, int64_t channel, 
     }
 }
 
-/* Mean and variance of a channel. Around an element near the middle of the first plane one pass is
+/* Mean and variance of a channel. Around an element plain the middle of the first plane one pass is
  * enough, unless the mean turns out to be far from it. */
 static void sbit__bn_moments(const sbit__bn *task, int64_t channel, double *mean, double *var)
 {
@@ -91,18 +91,24 @@ static void sbit__bn_moments(const sbit__bn *task, int64_t channel, double *mean
     }
 }
 
+/* float32 serves for a x + c: the mean that c takes off costs 8 of its 24 bits at most. */
+static bool sbit__bn_plain(const sbit__bn *task, double mean, double inverse)
+{
+    return task->dtype != SBIT_F64 && fabs(mean) * inverse <= 256.0;
+}
+
 /* y = a * x + c over a channel */
-static void sbit__bn_scale(const sbit__bn *task, int64_t channel, double a, double c)
+static void sbit__bn_scale(const sbit__bn *task, int64_t channel, bool plain, double a, double c)
 {
     const int64_t step = task->channels * task->inner, first = channel * task->inner;
-    if (task->dtype != SBIT_F64) {
+    if (plain) {
         task->kernels->norm_scale(task->batch, step, task->inner, (const float *)task->x + first,
                                   (float)a, (float)c, (float *)task->y + first);
         return;
     }
     for (int64_t n = 0; n < task->batch; n++) {
         for (int64_t i = n * step + first; i < n * step + first + task->inner; i++) {
-            ((double *)task->y)[i] = ((const double *)task->x)[i] * a + c;
+            sbit__bn_set(task->dtype, task->y, i, sbit__bn_at(task->dtype, task->x, i) * a + c);
         }
     }
 }
@@ -112,8 +118,10 @@ static void sbit__bn_fixed_channel(const sbit__bn *task, int64_t c)
 {
     const double mean = sbit__bn_at(task->dtype, task->mean, c);
     const double var = sbit__bn_at(task->dtype, task->var, c);
-    const double scale = sbit__bn_at(task->dtype, task->scale, c) / sqrt(var + task->epsilon);
-    sbit__bn_scale(task, c, scale, sbit__bn_at(task->dtype, task->bias, c) - mean * scale);
+    const double inverse = 1.0 / sqrt(var + task->epsilon);
+    const double scale = sbit__bn_at(task->dtype, task->scale, c) * inverse;
+    sbit__bn_scale(task, c, sbit__bn_plain(task, mean, inverse), scale,
+                   sbit__bn_at(task->dtype, task->bias, c) - mean * scale);
     sbit__bn_set(task->dtype, task->new_mean, c, mean);
     sbit__bn_set(task->dtype, task->new_var, c, var);
     sbit__bn_set(task->dtype, task->batch_mean, c, mean);
@@ -133,9 +141,11 @@ static void sbit__bn_train_channels(void *user, int64_t begin, int64_t end, int3
             continue;
         }
         sbit__bn_moments(task, c, &mean, &var);
-        const double scale = sbit__bn_at(dtype, task->scale, c) / sqrt(var + task->epsilon);
+        const double inverse = 1.0 / sqrt(var + task->epsilon);
+        const double scale = sbit__bn_at(dtype, task->scale, c) * inverse;
         const double run = task->unbiased && count > 1.0 ? var * count / (count - 1.0) : var;
-        sbit__bn_scale(task, c, scale, sbit__bn_at(dtype, task->bias, c) - mean * scale);
+        sbit__bn_scale(task, c, sbit__bn_plain(task, mean, inverse), scale,
+                       sbit__bn_at(dtype, task->bias, c) - mean * scale);
         sbit__bn_set(dtype, task->new_mean, c,
                      keep * sbit__bn_at(dtype, task->mean, c) + (1.0 - keep) * mean);
         sbit__bn_set(dtype, task->new_var, c,
@@ -211,10 +221,11 @@ static sbit_status sbit__bn_train_run(const sbit_op_call *call, sbit_error *erro
 /* >>BatchNormGrad(dy, x, scale, mean, var [, fixed]) {training, epsilon} -> dx, dscale, dbias */
 
 /* dx = a * dy + b * x + c over a channel */
-static void sbit__bn_combine(const sbit__bn *task, int64_t channel, double a, double b, double c)
+static void sbit__bn_combine(const sbit__bn *task, int64_t channel, bool plain, double a, double b,
+                             double c)
 {
     const int64_t step = task->channels * task->inner, first = channel * task->inner;
-    if (task->dtype != SBIT_F64) {
+    if (plain) {
         task->kernels->norm_combine(task->batch, step, task->inner, (const float *)task->x + first,
                                     (const float *)task->dy + first, (float)a, (float)b, (float)c,
                                     (float *)task->y + first);
@@ -222,8 +233,9 @@ static void sbit__bn_combine(const sbit__bn *task, int64_t channel, double a, do
     }
     for (int64_t n = 0; n < task->batch; n++) {
         for (int64_t i = n * step + first; i < n * step + first + task->inner; i++) {
-            ((double *)task->y)[i] =
-                a * ((const double *)task->dy)[i] + b * ((const double *)task->x)[i] + c;
+            sbit__bn_set(task->dtype, task->y, i,
+                         a * sbit__bn_at(task->dtype, task->dy, i) +
+                             b * sbit__bn_at(task->dtype, task->x, i) + c);
         }
     }
 }
@@ -247,7 +259,7 @@ static void sbit__bn_grad_channels(void *user, int64_t begin, int64_t end, int32
         sbit__bn_set(task->dtype, task->dscale, c, dscale);
         sbit__bn_set(task->dtype, task->dbias, c, sums[0]);
         if (task->y != NULL) {
-            sbit__bn_combine(task, c, a, b, shift);
+            sbit__bn_combine(task, c, sbit__bn_plain(task, mean, inverse), a, b, shift);
         }
     }
 }
@@ -298,14 +310,15 @@ static void sbit__norm_grad_rows(void *user, int64_t begin, int64_t end, int32_t
         }
         const double inverse = 1.0 / sqrt(var + task->epsilon);
         const double center = task->dtype == SBIT_F64 ? mean : (double)(float)mean;
+        const bool plain = sbit__bn_plain(task, mean, inverse);
         sbit__bn_sums(task, task->dy, r, center, sums);
         const double product = (sums[1] + (center - mean) * sums[0]) * inverse * inverse / count;
         const double sum = task->rms ? 0.0 : sums[0] / count;
         if (normalized.y != NULL) {
-            sbit__bn_scale(&normalized, r, inverse, -mean * inverse);
+            sbit__bn_scale(&normalized, r, plain, inverse, -mean * inverse);
         }
         if (task->y != NULL) {
-            sbit__bn_combine(task, r, inverse, -inverse * product, inverse * (mean * product - sum));
+            sbit__bn_combine(task, r, plain, inverse, -inverse * product, inverse * (mean * product - sum));
         }
     }
 }

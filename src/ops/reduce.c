@@ -380,7 +380,8 @@ static void sbit__reduce_store_i64(const sbit__reduce_task *task, int64_t base, 
     sbit__convert(SBIT_I64, acc, dtype, sbit__elem_at(dtype, task->y->data, to), n);
 }
 
-/* A float32 row that is reduced; true if there is a kernel for the operation. */
+/* A float32 row that is reduced; false if there is no kernel for the operation, or float32 was too
+ * small for what is on the way to the result. */
 static bool sbit__reduce_store_f32(const sbit__reduce_task *task, int64_t base, int64_t to)
 {
     const float *x = (const float *)task->x->data + base;
@@ -403,10 +404,10 @@ static bool sbit__reduce_store_f32(const sbit__reduce_task *task, int64_t base, 
         }
     }
     ((float *)task->y->data)[to] = (float)sbit__reduce_end_f64(op, acc, task->set, 0.0);
-    return true;
+    return op == SBIT__REDUCE_MAX || acc - acc == 0.0;
 }
 
-/* A float32 chunk that is kept: float32 rows are taken in one by one. */
+/* The same of a chunk that is kept: rows are taken in one by one. */
 static bool sbit__reduce_store_kept_f32(const sbit__reduce_task *task, int64_t base, int64_t n,
                                         int64_t to)
 {
@@ -440,10 +441,12 @@ static bool sbit__reduce_store_kept_f32(const sbit__reduce_task *task, int64_t b
             acc[i] += (double)part[i];
         }
     }
+    bool fits = true;
     for (int64_t i = 0; sum && i < n; i++) {
         y[i] = (float)sbit__reduce_end_f64(op, acc[i], task->set, 0.0);
+        fits = fits && acc[i] - acc[i] == 0.0;
     }
-    return true;
+    return fits;
 }
 
 static void sbit__reduce_range(void *data, int64_t begin, int64_t end, int32_t worker)

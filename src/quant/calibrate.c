@@ -359,6 +359,16 @@ static sbit_status sbit__quant_tap(const sbit_graph *graph, sbit_value_id id,
     return SBIT_OK;
 }
 
+/* Which axis is which matters to a site on the value of the root. */
+static bool sbit__value_needs_order(sbit_quant *quant, sbit_value_id id)
+{
+    const sbit__site *site = sbit__site_on(quant, quant->graph, id, SBIT_TARGET_ACTIVATION);
+    while (site != NULL && site->axis < 0 && !site->softmax) {
+        site = sbit__site_after(quant, site);
+    }
+    return site != NULL;
+}
+
 SBIT__FN sbit_status sbit__quant_calibration_session(sbit_quant *quant, sbit_session **out,
                                                      sbit_error *error)
 {
@@ -369,15 +379,18 @@ SBIT__FN sbit_status sbit__quant_calibration_session(sbit_quant *quant, sbit_ses
         return sbit__fail_oom(error, quant->site_count * sizeof *taps);
     }
     memset(&desc, 0, sizeof desc);
-    for (size_t i = 0; i < quant->site_count; i++) {
-        const sbit__site *site = &quant->sites[i];
-        bool listed = !sbit__quant_observes(site) || site->body != 0;
+    for (size_t i = 0; i < 2 * quant->site_count; i++) { /* those that need no order first */
+        const bool ordered = i >= quant->site_count;
+        const sbit__site *site = &quant->sites[i % quant->site_count];
+        bool listed = !sbit__quant_observes(site) || site->body != 0 ||
+                      (!ordered && sbit__value_needs_order(quant, site->value));
         desc.tap_bodies = desc.tap_bodies || (sbit__quant_observes(site) && site->body != 0);
         for (size_t j = 0; j < desc.tap_count && !listed; j++) {
             listed = taps[j].idx == site->value.idx;
         }
         if (!listed) {
             taps[desc.tap_count++] = site->value;
+            desc.taps_as_they_lie += ordered ? 0 : 1;
         }
     }
     desc.tap_fn = sbit__quant_tap;
