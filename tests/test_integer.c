@@ -55,6 +55,7 @@ static void each_set(void (*test)(const sbit__q8_kernels *, const char *))
 static void random_store(sbit__q8_store *store, int kind)
 {
     store->kind = (sbit__q8_kind)kind;
+    store->fits = below(2) != 0; /* scales and shifts here are small */
     store->zero = (int32_t)below(256);
     store->lo = below(2) ? 0 : (int32_t)below(store->zero + 1);
     store->hi = below(2) ? 255 : store->lo + (int32_t)below(256 - store->lo);

@@ -12,10 +12,13 @@
 #include "q8_private.h"
 #include "rows_private.h"
 
+#include <math.h> /* fabsf */
+
 enum {
     SBIT__Q8_BAND_BYTES = 64 * 1024, /* of input */
     SBIT__Q8_BAND_PIXELS = 320,
     SBIT__Q8_WIDEST = 64,                /* panel that pack_rows knows */
+    SBIT__Q8_HEAD = 64,                  /* bytes in front of the packed weights of a group */
     SBIT__Q8_SLACK = 64,                 /* bytes that may be read behind a band */
     SBIT__Q8_WORTH_A_THREAD = 256 * 1024 /* multiplications */
 };
@@ -160,11 +163,12 @@ SBIT__FN void sbit__q8_conv_plan(const sbit_ctx *ctx, sbit__q8_conv *conv)
         conv->joined = sbit__q8_joined(shape, block);
         conv->columns = sbit__div_up(conv->joined * shape->groups, block) * block;
         conv->copies = conv->copies || pairs || shape->groups % block != 0;
-        conv->group_bytes = conv->columns * (16 + 4 * conv->taps * conv->shares);
+        conv->group_bytes = SBIT__Q8_HEAD + conv->columns * (16 + 4 * conv->taps * conv->shares);
         conv->packed_bytes = (size_t)conv->group_bytes;
     } else {
         conv->columns = sbit__q8_columns(kernels, out);
-        conv->group_bytes = conv->columns * (16 + conv->taps * sbit__div_up(conv->depth, 4) * 4);
+        conv->group_bytes = SBIT__Q8_HEAD +
+                            conv->columns * (16 + conv->taps * sbit__div_up(conv->depth, 4) * 4);
         conv->packed_bytes = (size_t)(conv->group_bytes * shape->groups);
     }
     sbit__q8_plan_units(ctx, conv);
@@ -176,10 +180,10 @@ SBIT__FN void sbit__q8_conv_plan(const sbit_ctx *ctx, sbit__q8_conv *conv)
     conv->scratch_bytes = (size_t)conv->worker_bytes * (size_t)sbit_ctx_threads(ctx);
 }
 
-/* >>pack: per group bias, factor, scale, shift of all columns, then the weights */
+/* >>pack: per group whether the store fits, bias, factor, scale, shift of all columns, weights */
 
 typedef struct sbit__q8_group {
-    int32_t *bias, *factor;
+    int32_t *fits, *bias, *factor;
     float *scale, *shift;
     int8_t *weights;
 } sbit__q8_group;
@@ -188,7 +192,8 @@ static sbit__q8_group sbit__q8_group_at(const sbit__q8_conv *conv, void *packed,
 {
     sbit__q8_group at;
     char *base = (char *)packed + group * conv->group_bytes;
-    at.bias = (int32_t *)(void *)base;
+    at.fits = (int32_t *)(void *)base;
+    at.bias = (int32_t *)(void *)(base + SBIT__Q8_HEAD);
     at.factor = at.bias + conv->columns;
     at.scale = (float *)(void *)(at.factor + conv->columns);
     at.shift = at.scale + conv->columns;
@@ -217,6 +222,9 @@ static void sbit__q8_pack_column(const sbit__q8_conv *conv, const sbit__q8_weigh
     at->factor[column] = -zero;
     at->scale[column] = weights->scale != NULL ? weights->scale[channel] : 0.0f;
     at->shift[column] = weights->shift != NULL ? weights->shift[channel] : 0.0f;
+    if (!(fabsf(at->scale[column]) <= 0.5f && fabsf(at->shift[column]) <= 536870912.0f)) {
+        *at->fits = 0; /* 2^31 * scale + shift may be too much */
+    }
 }
 
 /* What is multiplied are two activations: the right one is packed in every run. Columns lie side by
@@ -322,6 +330,7 @@ SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
     memset(packed, 0, conv->packed_bytes);
     if (conv->depthwise) {
         const sbit__q8_group at = sbit__q8_group_at(conv, packed, 0);
+        *at.fits = 1;
         sbit__q8_pack_depthwise(ctx, conv, weights, &at);
         return;
     }
@@ -331,6 +340,7 @@ SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
                          kernels->panel <= SBIT__Q8_WIDEST;
     for (int64_t g = 0; g < conv->shape.groups; g++) {
         const sbit__q8_group at = sbit__q8_group_at(conv, packed, g);
+        *at.fits = 1;
         for (int64_t first = 0; first < out;) {
             const int64_t width = sbit__q8_panel(kernels, out - first);
             if (by_rows) {
@@ -470,6 +480,7 @@ static void sbit__q8_unit_group(const sbit__q8_unit *unit, int64_t group)
     tile.depth = conv->depth;
     tile.offsets = unit->offsets;
     tile.store = conv->store;
+    tile.store.fits = *at.fits != 0;
     tile.out_stride = shape->out_channels;
     for (int64_t first = 0; first < out; number++) {
         tile.width = sbit__q8_panel(kernels, out - first);
@@ -511,6 +522,7 @@ static void sbit__q8_unit_depthwise(const sbit__q8_unit *unit)
     d.scale = at.scale;
     d.shift = conv->has_shift ? at.shift : NULL;
     d.store = conv->store;
+    d.store.fits = *at.fits != 0;
     d.in_stride = conv->joined * shape->stride[2] * shape->in_channels;
     d.out_stride = conv->joined * shape->out_channels;
     const int64_t whole = shape->out[2] / conv->joined, rest = shape->out[2] % conv->joined;

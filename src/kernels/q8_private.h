@@ -28,6 +28,7 @@ typedef enum sbit__q8_kind {
 
 typedef struct sbit__q8_store {
     sbit__q8_kind kind;
+    bool fits;            /* |f| stays below 2^31 for all v: U8 is then faster */
     int32_t zero, lo, hi; /* U8 */
 } sbit__q8_store;
 

@@ -176,6 +176,10 @@ SBIT__V_INLINE __m256i SBIT__V(max_bytes)(__m256i a, __m256i b)
 {
     return _mm256_max_epu8(a, b);
 }
+SBIT__V_INLINE __m256i SBIT__V(min_bytes)(__m256i a, __m256i b)
+{
+    return _mm256_min_epu8(a, b);
+}
 SBIT__V_INLINE __m256i SBIT__V(low8)(__m256i a, __m256i b)
 {
     return _mm256_unpacklo_epi8(a, b);
@@ -192,9 +196,14 @@ SBIT__V_INLINE __m256i SBIT__V(high16)(__m256i a, __m256i b)
 {
     return _mm256_unpackhi_epi16(a, b);
 }
-SBIT__V_INLINE __m256i SBIT__V(narrow)(__m256i a, __m256i b, __m256i c, __m256i d)
+SBIT__V_INLINE __m256i SBIT__V(narrow)(__m256i a, __m256i b, __m256i c, __m256i d, __m256i zero)
 {
-    return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+    return _mm256_packus_epi16(_mm256_adds_epi16(_mm256_packs_epi32(a, b), zero),
+                            _mm256_adds_epi16(_mm256_packs_epi32(c, d), zero));
+}
+SBIT__V_INLINE __m256i SBIT__V(set_words)(int16_t x)
+{
+    return _mm256_set1_epi16(x);
 }
 SBIT__V_INLINE __m256i SBIT__V(set_bytes)(uint8_t x)
 {

@@ -172,6 +172,10 @@ SBIT__V_INLINE __m512i SBIT__V(max_bytes)(__m512i a, __m512i b)
 {
     return _mm512_max_epu8(a, b);
 }
+SBIT__V_INLINE __m512i SBIT__V(min_bytes)(__m512i a, __m512i b)
+{
+    return _mm512_min_epu8(a, b);
+}
 SBIT__V_INLINE __m512i SBIT__V(low8)(__m512i a, __m512i b)
 {
     return _mm512_unpacklo_epi8(a, b);
@@ -188,9 +192,14 @@ SBIT__V_INLINE __m512i SBIT__V(high16)(__m512i a, __m512i b)
 {
     return _mm512_unpackhi_epi16(a, b);
 }
-SBIT__V_INLINE __m512i SBIT__V(narrow)(__m512i a, __m512i b, __m512i c, __m512i d)
+SBIT__V_INLINE __m512i SBIT__V(narrow)(__m512i a, __m512i b, __m512i c, __m512i d, __m512i zero)
 {
-    return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+    return _mm512_packus_epi16(_mm512_adds_epi16(_mm512_packs_epi32(a, b), zero),
+                            _mm512_adds_epi16(_mm512_packs_epi32(c, d), zero));
+}
+SBIT__V_INLINE __m512i SBIT__V(set_words)(int16_t x)
+{
+    return _mm512_set1_epi16(x);
 }
 SBIT__V_INLINE __m512i SBIT__V(set_bytes)(uint8_t x)
 {

@@ -166,6 +166,10 @@ SBIT__V_INLINE uint8x16_t SBIT__V(max_bytes)(uint8x16_t a, uint8x16_t b)
 {
     return vmaxq_u8(a, b);
 }
+SBIT__V_INLINE uint8x16_t SBIT__V(min_bytes)(uint8x16_t a, uint8x16_t b)
+{
+    return vminq_u8(a, b);
+}
 SBIT__V_INLINE uint8x16_t SBIT__V(low8)(uint8x16_t a, uint8x16_t b)
 {
     return vzip1q_u8(a, b);
@@ -182,11 +186,17 @@ SBIT__V_INLINE uint8x16_t SBIT__V(high16)(uint8x16_t a, uint8x16_t b)
 {
     return vreinterpretq_u8_u16(vzip2q_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b)));
 }
-SBIT__V_INLINE uint8x16_t SBIT__V(narrow)(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d)
+SBIT__V_INLINE uint8x16_t SBIT__V(narrow)(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d,
+                                          uint8x16_t zero)
 {
-    const uint16x8_t low = vcombine_u16(vqmovun_s32(a), vqmovun_s32(b));
-    const uint16x8_t high = vcombine_u16(vqmovun_s32(c), vqmovun_s32(d));
-    return vcombine_u8(vqmovn_u16(low), vqmovn_u16(high));
+    const int16x8_t by = vreinterpretq_s16_u8(zero);
+    const int16x8_t low = vqaddq_s16(vcombine_s16(vqmovn_s32(a), vqmovn_s32(b)), by);
+    const int16x8_t high = vqaddq_s16(vcombine_s16(vqmovn_s32(c), vqmovn_s32(d)), by);
+    return vcombine_u8(vqmovun_s16(low), vqmovun_s16(high));
+}
+SBIT__V_INLINE uint8x16_t SBIT__V(set_words)(int16_t x)
+{
+    return vreinterpretq_u8_s16(vdupq_n_s16(x));
 }
 SBIT__V_INLINE uint8x16_t SBIT__V(set_bytes)(uint8_t x)
 {

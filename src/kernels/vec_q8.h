@@ -9,22 +9,27 @@
 
 /* What bytes are made with. */
 typedef struct SBIT__V(q8_bounds) {
-    SBIT__V(vf) top;
-    SBIT__V(vi) zero;
-    SBIT__V(vb) lo;
+    SBIT__V(vb) zero, lo, hi; /* zero: of 16 bits */
 } SBIT__V(q8_bounds);
 
 SBIT__V_INLINE SBIT__V(q8_bounds) SBIT__V(q8_bounds_of)(const sbit__q8_store *store)
 {
     SBIT__V(q8_bounds) bounds;
-    bounds.top = SBIT__V(set_f32)((float)(store->hi - store->zero));
-    bounds.zero = SBIT__V(set_i32)(store->zero);
+    bounds.zero = SBIT__V(set_words)((int16_t)store->zero);
     bounds.lo = SBIT__V(set_bytes)((uint8_t)store->lo);
+    bounds.hi = SBIT__V(set_bytes)((uint8_t)store->hi);
     return bounds;
 }
 
+/* Integers without their zero point to bytes in narrow's order. */
+SBIT__V_INLINE SBIT__V(vb) SBIT__V(q8_narrow)(const SBIT__V(q8_bounds) * bounds, const SBIT__V(vi) * q)
+{
+    const SBIT__V(vb) bytes = SBIT__V(narrow)(q[0], q[1], q[2], q[3], bounds->zero);
+    return SBIT__V(max_bytes)(bounds->lo, SBIT__V(min_bytes)(bounds->hi, bytes));
+}
+
 /* Four vectors, of rows of 4 or 2, times scale, + shift unless NULL, to bytes in narrow's order.
- * The lower bound is one operation for all, behind narrowing, which stops at 0. */
+ * Nothing has to be bounded before that: store->fits. */
 SBIT__V_INLINE SBIT__V(vb)
     SBIT__V(q8_bytes)(const SBIT__V(q8_bounds) * bounds, int vectors, const float *scale,
                       const float *shift, const SBIT__V(vi) * sum)
@@ -39,9 +44,9 @@ SBIT__V_INLINE SBIT__V(vb)
         if (shift != NULL) {
             f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(shift + j % vectors * lanes, lanes));
         }
-        q[j] = SBIT__V(add_i32)(SBIT__V(round_below)(f, bounds->top), bounds->zero);
+        q[j] = SBIT__V(round)(f);
     }
-    return SBIT__V(max_bytes)(bounds->lo, SBIT__V(narrow)(q[0], q[1], q[2], q[3]));
+    return SBIT__V(q8_narrow)(bounds, q);
 }
 
 /* One vector of columns c.. of one row, in every case. */
@@ -104,16 +109,16 @@ SBIT__V_TARGET static void SBIT__V(q8_put_added)(const sbit__q8_tile *tile, int6
     const SBIT__V(q8_factors) by = SBIT__V(q8_factors_of)(tile->added);
     const SBIT__V(vf) own_lo = SBIT__V(set_f32)((float)(own->lo - own->zero));
     const SBIT__V(vf) own_hi = SBIT__V(set_f32)((float)(own->hi - own->zero));
-    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(store->lo - store->zero));
-    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(store->hi - store->zero));
-    const SBIT__V(vi) zero = SBIT__V(set_i32)(store->zero);
+    const SBIT__V(vf) top = SBIT__V(set_f32)((float)(store->hi - store->zero));
+    const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(store);
     for (int64_t i = 0; i < rows; i++, at += tile->out_stride) {
         SBIT__V(vi) q[4];
         SBIT__UNROLL for (int64_t j = 0; j < 4; j++)
         {
             const int64_t c = j * lanes;
+            q[j] = SBIT__V(set_i32)(0);
             if (j >= vectors) {
-                break;
+                continue;
             }
             SBIT__V(vf)
             f = SBIT__V(mul_f32)(SBIT__V(to_f32)(SBIT__V(load_i32)(sums + i * tile->width + c)),
@@ -125,16 +130,13 @@ SBIT__V_TARGET static void SBIT__V(q8_put_added)(const sbit__q8_tile *tile, int6
             f = SBIT__V(add_f32)(SBIT__V(mul_f32)(f, by.a),
                                  SBIT__V(q8_dequantize)(tile->other + at + c, tile->columns - c,
                                                         by.zero_b, by.b));
-            f = SBIT__V(clamp_f32)(SBIT__V(quotient)(f, by.y, by.inverse), lo, hi);
-            q[j] = SBIT__V(add_i32)(SBIT__V(round)(f), zero);
-            if (vectors < 4) {
-                SBIT__V(store_u8)(out + at + c, tile->columns - c, q[j]);
-            }
+            q[j] = SBIT__V(round_below)(SBIT__V(quotient)(f, by.y, by.inverse), top);
         }
+        const SBIT__V(vb) bytes = SBIT__V(in_order)(SBIT__V(q8_narrow)(&bounds, q));
         if (vectors == 4) {
-            SBIT__V(store_bytes)
-            (out + at, tile->columns,
-             SBIT__V(in_order)(SBIT__V(narrow)(q[0], q[1], q[2], q[3])));
+            SBIT__V(store_bytes)(out + at, tile->columns, bytes);
+        } else {
+            SBIT__V(store_half)(out + at, tile->columns, false, bytes);
         }
     }
 }
@@ -208,7 +210,8 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    const bool bytes_only = tile->store.kind == SBIT__Q8_U8 && tile->added == NULL;
+    const bool bytes_only =
+        tile->store.kind == SBIT__Q8_U8 && tile->store.fits && tile->added == NULL;
     if (bytes_only && (vectors == 4 || (vectors == 2 && m % 2 == 0))) {
         const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&tile->store);
         SBIT__UNROLL for (int i = 0; i < m; i += 4 / vectors)
@@ -294,12 +297,13 @@ SBIT__V_TARGET static void SBIT__V(q8_tile)(const sbit__q8_tile *tile, int64_t r
 
 /* >>depthwise: bytes of 4 taps are transposed to groups of 4 */
 
-/* F32 and I32: not often. sums: of a block */
+/* Not often. sums: of a block */
 SBIT__V_TARGET static void SBIT__V(q8_depthwise_put)(const sbit__q8_depthwise *d, int64_t first,
                                                      const int32_t *sums, void *y, int64_t at)
 {
     const int64_t lanes = SBIT__V(lanes);
-    float part[4 * SBIT__V(lanes)]; /* or int32 */
+    const size_t each = d->store.kind == SBIT__Q8_U8 ? 1 : 4;
+    char part[16 * SBIT__V(lanes)];
     for (int64_t j = 0; j < 4 * lanes; j += lanes) {
         SBIT__V(q8_put)
         (&d->store, lanes, SBIT__V(load_i32)(sums + j), d->scale + first + j,
@@ -308,7 +312,7 @@ SBIT__V_TARGET static void SBIT__V(q8_depthwise_put)(const sbit__q8_depthwise *d
     for (int64_t place = 0; place < 4 * lanes; place++) {
         const int64_t c = first + sbit__q8_lane(4 * lanes, place);
         if (c < d->channels) {
-            memcpy((float *)y + at + c, part + place, sizeof part[0]);
+            memcpy((char *)y + (size_t)(at + c) * each, part + (size_t)place * each, each);
         }
     }
 }
@@ -347,7 +351,7 @@ SBIT__V_INLINE void SBIT__V(q8_pixel)(int shares, const sbit__q8_depthwise *d,
     SBIT__UNROLL for (int s = shares - 1; s >= 0; s--) /* the first output last */
     {
         const int64_t to = at + s * d->below;
-        if (d->store.kind == SBIT__Q8_U8) {
+        if (d->store.kind == SBIT__Q8_U8 && d->store.fits) {
             SBIT__V(store_bytes)
             ((uint8_t *)y + to + first, d->channels - first,
              SBIT__V(q8_bytes)(bounds, 4, d->scale + first,

@@ -7,6 +7,7 @@ SBIT__V_TARGET static void SBIT__V(q8_binary)(const sbit__q8_pair *pair, int64_t
 {
     const SBIT__V(vi) zero_a = SBIT__V(set_i32)(pair->zero_a);
     const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&pair->store);
+    const SBIT__V(vf) top = SBIT__V(set_f32)((float)(pair->store.hi - pair->store.zero));
     const SBIT__V(q8_factors) by = SBIT__V(q8_factors_of)(pair);
     for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
         SBIT__V(vi) q[4];
@@ -18,13 +19,9 @@ SBIT__V_TARGET static void SBIT__V(q8_binary)(const sbit__q8_pair *pair, int64_t
             const SBIT__V(vf) f = pair->op == SBIT__BINARY_ADD   ? SBIT__V(add_f32)(u, v)
                                   : pair->op == SBIT__BINARY_SUB ? SBIT__V(sub_f32)(u, v)
                                                                  : SBIT__V(mul_f32)(u, v);
-            q[j] = SBIT__V(add_i32)(
-                SBIT__V(round_below)(SBIT__V(quotient)(f, by.y, by.inverse), bounds.top),
-                bounds.zero);
+            q[j] = SBIT__V(round_below)(SBIT__V(quotient)(f, by.y, by.inverse), top);
         }
-        SBIT__V(store_bytes)
-        (y + i, n - i,
-         SBIT__V(in_order)(SBIT__V(max_bytes)(bounds.lo, SBIT__V(narrow)(q[0], q[1], q[2], q[3]))));
+        SBIT__V(store_bytes)(y + i, n - i, SBIT__V(in_order)(SBIT__V(q8_narrow)(&bounds, q)));
     }
 }
 

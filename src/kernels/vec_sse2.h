@@ -11,7 +11,9 @@
  *     round_below    round of the smaller one, of a NaN and what is too small INT32_MIN
  *     quotient       x / y; inverse is 1 / y and no product of them is near the ends of what floats hold, or 0
  *     repeat4        4 bytes in each lane
- *     low8 ... narrow   unpack and pack within each 128 bits; in_order: what narrow gave, vector after vector
+ *     low8 ... high16   unpack within each 128 bits
+ *     narrow         to 16 bits, + zero (which set_words made), to bytes, all saturating; within each 128 bits
+ *     in_order       what narrow gave, vector after vector
  *     store_half     the first half of a vector of bytes, or the upper one
  *     lookup         entries of a table of 256
  *     u4, s4         groups of 4 bytes, unsigned and signed, ready for
@@ -195,6 +197,10 @@ SBIT__V_INLINE __m128i SBIT__V(max_bytes)(__m128i a, __m128i b)
 {
     return _mm_max_epu8(a, b);
 }
+SBIT__V_INLINE __m128i SBIT__V(min_bytes)(__m128i a, __m128i b)
+{
+    return _mm_min_epu8(a, b);
+}
 SBIT__V_INLINE __m128i SBIT__V(low8)(__m128i a, __m128i b)
 {
     return _mm_unpacklo_epi8(a, b);
@@ -211,9 +217,14 @@ SBIT__V_INLINE __m128i SBIT__V(high16)(__m128i a, __m128i b)
 {
     return _mm_unpackhi_epi16(a, b);
 }
-SBIT__V_INLINE __m128i SBIT__V(narrow)(__m128i a, __m128i b, __m128i c, __m128i d)
+SBIT__V_INLINE __m128i SBIT__V(narrow)(__m128i a, __m128i b, __m128i c, __m128i d, __m128i zero)
 {
-    return _mm_packus_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
+    return _mm_packus_epi16(_mm_adds_epi16(_mm_packs_epi32(a, b), zero),
+                            _mm_adds_epi16(_mm_packs_epi32(c, d), zero));
+}
+SBIT__V_INLINE __m128i SBIT__V(set_words)(int16_t x)
+{
+    return _mm_set1_epi16(x);
 }
 SBIT__V_INLINE __m128i SBIT__V(set_bytes)(uint8_t x)
 {

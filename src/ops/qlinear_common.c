@@ -29,6 +29,7 @@ SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call, const char *l
 {
     sbit__q8_store store;
     store.kind = SBIT__Q8_U8;
+    store.fits = false;
     store.zero = 0;
     store.lo = (int32_t)sbit_node_int(call->node, lo, 0);
     store.hi = (int32_t)sbit_node_int(call->node, hi, 255);
