@@ -349,8 +349,8 @@ TEST(requantization_is_the_float_formula)
         const float wide = expf(40.0f * sbit_rng_uniform(&rng) - 20.0f);
         w[i] = (int8_t)(i % 255 - 127);
         scale[i] = i < 600 ? multipliers[i % 6] : wide;
-        const float reach = 400.0f / scale[i];
-        sum[i] = (int32_t)((sbit_rng_uniform(&rng) - 0.5f) * (reach < 2e9f ? reach : 2e9f));
+        const float reach = i % 5 == 0 ? 4e9f : 400.0f / scale[i]; /* far beyond int32, too */
+        sum[i] = (int32_t)((sbit_rng_uniform(&rng) - 0.5f) * (reach < 4e9f ? reach : 4e9f));
         const float y = rintf((float)sum[i] * scale[i]) + 100.0f;
         want[i] = (uint8_t)(y < 0.0f ? 0.0f : y > 255.0f ? 255.0f : y);
     }
