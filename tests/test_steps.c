@@ -1190,6 +1190,156 @@ TEST(hadamard_turns_heads)
     }
 }
 
+/* ---- compensate: operators beside blocks */
+enum { BESIDE_ROWS = 24, BESIDE_VALUES = BESIDE_ROWS * 4 * 64 };
+
+static sbit_value_id beside_conv(build *b, const char *name, sbit_value_id x, const char *dims,
+                                 int stride)
+{
+    const bool wide = strstr(dims, "3,3") != NULL;
+    const int64_t pads[4] = {1, 1, 1, 1}, strides[2] = {stride, stride};
+    const sbit_attr attrs[2] = {build_ints("strides", strides, 2), build_ints("pads", pads, 4)};
+    char text[64];
+    sbit_value_id in[2];
+    snprintf(text, sizeof text, "%s.weight", name);
+    in[0] = x;
+    in[1] = build_weights(b, text, dims, (uint64_t)name[0]);
+    return build_node(b, "Conv", name, in, 2, attrs, wide ? 2 : 1);
+}
+
+static sbit_value_id beside_product(build *b, const char *name, sbit_value_id x, const char *dims,
+                                    const char *outs)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%s.weight", name);
+    x = build_binary(b, "MatMul", name, x, build_weights(b, text, dims, (uint64_t)name[0]));
+    return build_binary(b, "Add", "add", x, build_weights(b, "bias", outs, (uint64_t)name[0] + 7));
+}
+
+/* A residual block, and a layer behind it. */
+static void beside_model(build *b, bool conv)
+{
+    if (conv) {
+        const sbit_value_id x = build_input(b, "x", SBIT_F32, "N,4,8,8");
+        sbit_value_id y = build_unary(b, "Relu", "r", beside_conv(b, "a", x, "6,4,3,3", 2));
+        y = build_binary(b, "Add", "sum", beside_conv(b, "b", y, "5,6,3,3", 1),
+                         beside_conv(b, "c", x, "5,4,1,1", 2));
+        build_output(b, beside_conv(b, "d", build_unary(b, "Relu", "s", y), "3,5,1,1", 1));
+    } else {
+        const sbit_value_id x = build_input(b, "x", SBIT_F32, "N,64,4");
+        sbit_value_id y = build_unary(b, "Relu", "r", beside_product(b, "a", x, "4,8", "8"));
+        y = build_binary(b, "Add", "sum", beside_product(b, "b", y, "8,4", "4"), x);
+        build_output(b, beside_product(b, "d", y, "4,3", "3"));
+    }
+}
+
+/* A value of a graph for all samples, copied. */
+static void beside_value(build *b, sbit_graph *graph, const char *name, const sbit_tensor *x,
+                         float *out)
+{
+    sbit_session *session = NULL;
+    sbit_session_desc desc;
+    const sbit_value_id id = sbit_graph_find_value(graph, name);
+    memset(&desc, 0, sizeof desc);
+    desc.outputs = &id;
+    desc.output_count = 1;
+    if (!CHECK_MSG(id.idx != 0, "there is no '%s'", name)) {
+        b->failed = true;
+    }
+    if (!b->failed && build_do(b, sbit_session_create(graph, &desc, &session, &b->error), "session") &&
+        build_do(b, sbit_session_set_input(session, "x", x, &b->error), "x") &&
+        build_do(b, sbit_session_run(session, &b->error), "run")) {
+        const sbit_tensor *y = &sbit_session_output(session, 0)->tensor;
+        memcpy(out, y->data, sbit_tensor_bytes(y));
+    }
+    sbit_session_destroy(session);
+}
+
+/* The largest correlation of what is left, y - z, with a column of x or with 1. */
+static double beside_left(const float *y, const float *z, const float *x, bool conv)
+{
+    const int ins = 4, outs = conv ? 5 : 4, positions = conv ? 16 : 64;
+    double worst = 0.0;
+    for (int o = 0; o < outs; o++) {
+        for (int c = 0; c <= ins; c++) { /* the last: 1 */
+            double sums[3] = {0.0, 0.0, 0.0};
+            for (int i = 0; i < BESIDE_ROWS * positions; i++) {
+                const int n = i / positions, p = i % positions;
+                const int at = conv ? (n * outs + o) * 16 + p : i * outs + o;
+                const int from = conv ? (n * ins + c) * 64 + p / 4 * 16 + p % 4 * 2 : i * ins + c;
+                const double r = (double)y[at] - (double)z[at], u = c < ins ? (double)x[from] : 1.0;
+                sums[0] += r * u;
+                sums[1] += r * r;
+                sums[2] += u * u;
+            }
+            const double here = fabs(sums[0]) / sqrt(sums[1] * sums[2]);
+            worst = here > worst ? here : worst;
+        }
+    }
+    return worst;
+}
+
+/* Least squares: what is left is orthogonal to what the operator reads. */
+TEST(compensate_fits_operators_beside_blocks)
+{
+    static float data[BESIDE_VALUES], y[BESIDE_VALUES], z[BESIDE_VALUES], x[BESIDE_VALUES];
+    static const char *const kinds[3] = {"none", "float", "int8"};
+    sbit_rng rng = sbit_rng_seed(46);
+    for (int i = 0; i < BESIDE_VALUES; i++) {
+        data[i] = sbit_rng_normal(&rng) + 0.3f;
+    }
+    for (int k = 0; k < 6; k++) {
+        const bool conv = k < 3;
+        static double db[3];
+        build b;
+        sbit_qconfig *config = NULL;
+        sbit_quant *quant = NULL;
+        sbit_graph *q = NULL;
+        sbit_feed feed;
+        sbit_feed_desc desc;
+        char text[300];
+        const sbit_tensor all = build_tensor(SBIT_F32, conv ? "24,4,8,8" : "24,64,4", data);
+        memset(&feed, 0, sizeof feed);
+        memset(&desc, 0, sizeof desc);
+        desc.inputs = &all;
+        desc.input_count = 1;
+        build_begin(&b, 13);
+        beside_model(&b, conv);
+        snprintf(text, sizeof text,
+                 "PLACEMENT: residual\nSTEPS: [compensate]\nSTEP: {COMPENSATE: {OPERATOR: %s, "
+                 "GAIN: false, BIAS: false, WEIGHTS: false, POSITIONS: 0}}\n"
+                 "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 3}}\n"
+                 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 4}}\n",
+                 kinds[k % 3]);
+        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
+        build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
+        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+        if (!b.failed &&
+            build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate") &&
+            build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc") &&
+            build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build")) {
+            const size_t count = conv ? BESIDE_ROWS * 5 * 16 : BESIDE_ROWS * 64 * 4;
+            beside_value(&b, b.graph, "sum", &all, y);
+            beside_value(&b, sbit_quant_float_graph(quant), k % 3 == 0 ? "sum" : "sum_beside_sum",
+                         &all, z);
+            CHECK(steps_sqnr(y, z, count) > 110.0); /* in float nothing is added */
+            beside_value(&b, q, k % 3 == 0 ? "sum" : "sum_beside_sum", &all, z);
+            beside_value(&b, q, "x_dequantized", &all, x);
+            db[k % 3] = steps_sqnr(y, z, count);
+            CHECK_EQ_I64((int64_t)(sbit_graph_find_node(q, "sum_beside").idx != 0), k % 3 != 0);
+            const double left = beside_left(y, z, x, conv);
+            CHECK_MSG(k % 3 == 0 ? left > 0.05 : left < (k % 3 == 1 ? 0.002 : 0.02), "%d: %g", k, left);
+        }
+        CHECK_MSG(k % 3 == 0 || db[k % 3] > db[0] + 0.3, "%d: %.2f dB, before %.2f", k, db[k % 3],
+                  db[0]);
+        sbit_graph_destroy(q);
+        sbit_quant_destroy(quant);
+        sbit_qconfig_destroy(config);
+        sbit_feed_close(&feed);
+        build_end(&b);
+    }
+}
+
 /* ---- SmoothQuant: two channels of a LayerNormalization a hundred times too large, their weights a
  * hundred times too small */
 TEST(smooth_quant_moves_outliers_into_weights)

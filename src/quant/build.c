@@ -509,6 +509,15 @@ static sbit_status sbit__build_shift(sbit__build *b, const sbit__site *site, sbi
     return sbit_graph_set_node_input(b->graph, node, input, id, error);
 }
 
+/* A weight that stays float, with what a step made of it. */
+static sbit_status sbit__build_raw(sbit__build *b, const sbit__site *site, sbit_error *error)
+{
+    sbit_tensor weight = sbit__site_value(site)->constant;
+    weight.data = site->rounded;
+    SBIT__TRY(sbit_graph_set_constant(b->graph, site->value, &weight, error));
+    return sbit__build_shift(b, site, site->uses->node, error);
+}
+
 static sbit_status sbit__build_weight(sbit__build *b, sbit__site *site, bool with_bias,
                                       sbit_error *error)
 {
@@ -631,7 +640,8 @@ static sbit_status sbit__build_into(sbit__build *b, const sbit_quant_build_desc 
         sbit__site *site = &b->quant->sites[i];
         if (site->target == SBIT_TARGET_WEIGHT && sbit__build_wants(b, desc, i)) {
             b->graph = sbit__quant_body(b->root, site->body);
-            SBIT__TRY(sbit__build_weight(b, site, !desc->float_activations, error));
+            SBIT__TRY(site->raw ? sbit__build_raw(b, site, error)
+                                : sbit__build_weight(b, site, !desc->float_activations, error));
         }
     }
     const sbit_options *top = &b->quant->config->tree.top;

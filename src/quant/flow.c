@@ -213,4 +213,8 @@ SBIT__FN void sbit__flow_find(sbit_quant *quant)
             sbit__flow_mask(&f, sbit_graph_node(f.graph, id));
         }
     }
+    for (size_t i = 0; i < quant->beside_count; i++) { /* of the root */
+        quant->graphs[0].exact[quant->beside[i].y.idx] = true;
+        quant->graphs[0].exact[quant->beside[i].made.idx] = true;
+    }
 }

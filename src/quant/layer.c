@@ -501,6 +501,9 @@ static sbit_status sbit__round_all(sbit__round *r, const sbit_feed *feed, sbit_u
         desc.quantized = true;
         SBIT__TRY(sbit_walk_create(quant, feed, &desc, &r->walks[1], error));
     }
+    r->units->plain = r->walks[0];
+    r->units->walk = r->walks[1];
+    r->units->samples = feed->count;
     for (size_t i = 0; i < count; i++) {
         SBIT__TRY(sbit__progress(quant->ctx, r->units->step->head.name, (int64_t)i, (int64_t)count,
                                  error));
@@ -545,6 +548,8 @@ SBIT__FN sbit_status sbit__round_run(void *state, const sbit_options *options,
     units.positions = sbit_options_int(options, positions);
     units.quantized = quantized;
     units.round = round;
+    units.plain = units.walk = NULL;
+    units.samples = 0;
     return sbit__round_units_run(&units, feed, error);
 }
 

@@ -74,6 +74,8 @@ struct sbit__round_units {
     int64_t positions; /* of each sample; 0: all */
     bool quantized;    /* also for what the quantized model so far computes, whatever asym says */
     sbit__round_fn round;
+    sbit_walk *plain, *walk; /* while it runs: float, and quantized so far (NULL: not wanted) */
+    int64_t samples;         /* of the feed */
 };
 /* `positions`: the key that says how many. */
 SBIT__FN sbit_status sbit__round_run(void *state, const sbit_options *options,
@@ -91,6 +93,11 @@ SBIT__FN void sbit__layer_product(sbit_ctx *ctx, const sbit__layer *layer, const
 SBIT__FN sbit_status sbit__gptq_refit(sbit__round_units *units, const sbit_unit *unit,
                                       const sbit__layer *layer, sbit__gram *gram,
                                       sbit_error *error);
+
+/* >>compensate-beside: fits the operator, which is a unit of its own behind its block's layers. */
+SBIT__FN sbit_status sbit__beside_unit(sbit__round_units *units, const sbit_unit *unit,
+                                       const sbit__beside *beside, const sbit__layer *layer,
+                                       sbit_error *error);
 
 /* >>step-adaround: of sigmoid(v), h(v) in 0..1 and its slope in v; the slope in v of |2 h - 1|^beta,
  * of n at a time. */

@@ -21,6 +21,7 @@
  *   walk.c        a run of the model that stops between layers
  *   blocks.c      parts of the model between two tensors; quantizers as nodes of a clone
  *   steps.c       the steps of a recipe; step_*.c: one each; layer.c: what they share
+ *   compensate_beside.c  operators beside blocks that step compensate fits
  *   proof.c       what a quantized file proves by itself
  *   trials.c      how far outputs move when some sites are quantized: analyze.c and steps that
  *                 search
@@ -145,6 +146,7 @@ typedef struct sbit__site {
     int32_t *zero_point;
     float *rounded; /* weights: values on the grid that a step chose; NULL: the nearest */
     size_t rounded_bytes;
+    bool raw;       /* weights: `rounded` is stored as it is, in float */
     float *shift; /* weights: added to the layer's bias, [channels of its output]; NULL: nothing */
     size_t shift_bytes;
 } sbit__site;
@@ -187,6 +189,12 @@ typedef struct sbit__quant_dropout {
     float ratio;
 } sbit__quant_dropout;
 
+/* A linear operator that was put beside a block. */
+typedef struct sbit__beside {
+    sbit_node_id node;     /* Conv or MatMul; weights of 0 in the float graph */
+    sbit_value_id y, made; /* what the block computes, and what is added to it: both without quantizers */
+} sbit__beside;
+
 struct sbit_quant {
     sbit_ctx *ctx;
     sbit_graph *graph; /* simplified, float */
@@ -210,6 +218,8 @@ struct sbit_quant {
     sbit__learned_list learned;                /* scales of the model, if it was quantized */
     sbit__quant_dropout *dropouts;
     size_t dropout_count;
+    sbit__beside *beside;
+    size_t beside_count;
     sbit_feed feed;                            /* that calibrated; read NULL: none */
     int64_t rows, samples; /* of the batch that runs: rows beyond `samples` are padding */
     const int64_t *index;  /* numbers of its samples; NULL: unknown */
@@ -414,6 +424,11 @@ SBIT__FN sbit_status sbit__walk_on(sbit_ctx *ctx, sbit_graph *graph, const sbit_
 /* Two walks of the same feed and ids, together: fn gets a batch of the first, and at [1] the second's. */
 SBIT__FN sbit_status sbit__walk_both(sbit_walk *const *walks, sbit_node_id node, size_t input, sbit_walk_fn fn,
                                      void *user, sbit_error *error);
+
+/* >>compensate-beside */
+/* Puts an operator with weights of 0 beside every block of two layers or more. */
+SBIT__FN sbit_status sbit__beside_add(sbit_quant *quant, sbit_error *error);
+SBIT__FN const sbit__beside *sbit__beside_of(const sbit_quant *quant, sbit_node_id node); /* NULL: none */
 
 /* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
 #define SBIT__STEPS(X)                                                                             \

@@ -280,6 +280,7 @@ SBIT__FN void sbit__site_forget_rounding(sbit_quant *quant, sbit__site *site)
     sbit__free(sbit_ctx_allocator(quant->ctx), site->rounded, site->rounded_bytes);
     sbit__free(sbit_ctx_allocator(quant->ctx), site->shift, site->shift_bytes);
     site->rounded = site->shift = NULL;
+    site->raw = false;
     site->rounded_bytes = site->shift_bytes = 0;
 }
 

@@ -6,14 +6,17 @@
  * solution for the inputs that the quantized model gives (they are the block's linear map, and need
  * no other); then y (float weights on float inputs) is fitted by a[c] y_q + b[c], where y_q is what the
  * quantized and compensated model so far gives. a goes into the weight's scale - the integers stay
- * - and b into the bias. Nothing is added to the graph. All that is needed are the sums of x x^T
+ * - and b into the bias. Nothing is added to the graph unless OPERATOR asks for it (>>compensate-beside). All that is needed are the sums of x x^T
  * (>>layer), about the means: E[y y_q] = w M w_q, E[y_q^2] = w_q S w_q. A gain is left away where scales are powers
  * of two, fixed, or in blocks; one scale for the tensor takes one gain.
  */
 #include "layer_private.h"
 
 static const sbit_key sbit__compensate_keys[] = {
-    {"COMPENSATE.GAIN", SBIT_KEY_BOOL, "true", 0, 0, NULL, "fit scales too, not biases alone"},
+    {"COMPENSATE.OPERATOR", SBIT_KEY_CHOICE, "none", 0, 0, "none|int8|float",
+     "a 1x1 Conv or MatMul beside each block of layers, with weights of that type"},
+    {"COMPENSATE.GAIN", SBIT_KEY_BOOL, "true", 0, 0, NULL, "fit scales too"},
+    {"COMPENSATE.BIAS", SBIT_KEY_BOOL, "true", 0, 0, NULL, "fit biases"},
     {"COMPENSATE.WEIGHTS", SBIT_KEY_BOOL, "true", 0, 0, NULL,
      "weights that no step has rounded are fitted too, and rounded to the nearest again"},
     {"COMPENSATE.POSITIONS", SBIT_KEY_INT, "64", 0.0, 1e9, NULL,
@@ -95,7 +98,7 @@ static double sbit__compensate_gain(const sbit__compensate *t, int64_t first, in
 
 /* The site's scales times the gains, and the same integers under them. */
 static sbit_status sbit__compensate_apply(sbit__compensate *t, const sbit_unit *unit, bool gains,
-                                          sbit_error *error)
+                                          bool biases, sbit_error *error)
 {
     const sbit__layer *l = t->layer;
     sbit__site *site = &t->quant->sites[unit->site];
@@ -116,11 +119,11 @@ static sbit_status sbit__compensate_apply(sbit__compensate *t, const sbit_unit *
         site->scale[part] = gains ? scale : site->scale[part];
     }
     SBIT__TRY(sbit_quant_set_weight(t->quant, unit->site, t->wq, error));
-    return sbit__site_set_shift(t->quant, site, t->shift, (size_t)all, error);
+    return biases ? sbit__site_set_shift(t->quant, site, t->shift, (size_t)all, error) : SBIT_OK;
 }
 
 static sbit_status sbit__compensate_layer(sbit__compensate *t, const sbit_unit *unit, bool gains,
-                                          sbit_error *error)
+                                          bool biases, sbit_error *error)
 {
     sbit__site *site = &t->quant->sites[unit->site];
     sbit_tensor weight;
@@ -134,7 +137,7 @@ static sbit_status sbit__compensate_layer(sbit__compensate *t, const sbit_unit *
     gains = gains && site->change.scale == NULL && !site->settings.grid.power_of_two &&
             site->dtype == SBIT_F32 && site->block == 0 &&
             (parts == 1 || parts == t->layer->groups * t->layer->rows);
-    return sbit__compensate_apply(t, unit, gains, error);
+    return sbit__compensate_apply(t, unit, gains, biases, error);
 }
 
 static sbit_status sbit__compensate_unit(sbit__round_units *units, const sbit_unit *unit,
@@ -144,7 +147,11 @@ static sbit_status sbit__compensate_unit(sbit__round_units *units, const sbit_un
     const sbit_allocator *a = sbit_ctx_allocator(units->quant->ctx);
     const size_t outputs = (size_t)(layer->groups * layer->rows);
     const size_t group = (size_t)(layer->rows * layer->depth), all = group * (size_t)layer->groups;
+    const sbit__beside *beside = sbit__beside_of(units->quant, unit->node);
     sbit__compensate t;
+    if (beside != NULL) {
+        return sbit__beside_unit(units, unit, beside, layer, error);
+    }
     if (gram->count <= 0.0) {
         return SBIT_OK;
     }
@@ -171,7 +178,8 @@ static sbit_status sbit__compensate_unit(sbit__round_units *units, const sbit_un
     t.shift = t.product + group;
     t.scratch = (void *)(((uintptr_t)(t.shift + outputs) + 63u) & ~(uintptr_t)63u);
     const sbit_status status = sbit__compensate_layer(
-        &t, unit, sbit_options_bool(units->options, "STEP.COMPENSATE.GAIN"), error);
+        &t, unit, sbit_options_bool(units->options, "STEP.COMPENSATE.GAIN"),
+        sbit_options_bool(units->options, "STEP.COMPENSATE.BIAS"), error);
     sbit__free(a, t.moments, bytes);
     return status;
 }

@@ -110,7 +110,11 @@ SBIT__FN sbit_status sbit__steps_run(sbit_quant *quant, sbit_stage stage, const 
         }
         SBIT__TRY(row->run(quant, &quant->config->tree.top, feed, error));
     }
-    return SBIT_OK;
+    const sbit_options *top = &quant->config->tree.top;
+    return stage == SBIT_STAGE_FLOAT_GRAPH && sbit__step_listed(quant, sbit__step_compensate()) &&
+                   !sbit__same_word(sbit_options_string(top, "STEP.COMPENSATE.OPERATOR"), "none")
+               ? sbit__beside_add(quant, error)
+               : SBIT_OK;
 }
 
 /* >>step services */
