@@ -805,6 +805,86 @@ TEST(gptq_about_the_means)
 
 /* Blocks have scales of their own: the error of the product is that of those scales' grid, and
  * smaller than the nearest's. */
+/* Large blocks have a field behind them that must stay as it is. */
+enum {
+    GUARD_FROM = 1 << 18,
+    GUARD_BYTES = 1 << 16
+};
+
+static void *guard_alloc(size_t bytes, void *user)
+{
+    const size_t field = bytes >= GUARD_FROM ? GUARD_BYTES : 0;
+    char *block = (char *)malloc(bytes + field + 1);
+    (void)user;
+    if (block != NULL) {
+        memset(block + bytes, 0xA5, field);
+    }
+    return block;
+}
+
+static void guard_free(void *block, size_t bytes, void *user)
+{
+    for (size_t i = 0; block != NULL && bytes >= GUARD_FROM && i < GUARD_BYTES; i++) {
+        *(int *)user += ((const unsigned char *)block)[bytes + i] != 0xA5;
+    }
+    free(block);
+}
+
+static void *guard_realloc(void *block, size_t old_bytes, size_t new_bytes, void *user)
+{
+    void *copy = guard_alloc(new_bytes, user);
+    if (copy != NULL && block != NULL) {
+        memcpy(copy, block, old_bytes < new_bytes ? old_bytes : new_bytes);
+        guard_free(block, old_bytes, user);
+    }
+    return copy;
+}
+
+/* 592 inputs: the last 16 columns' product takes more room than one of 64 or 592 columns. */
+TEST(gptq_stays_in_its_memory)
+{
+    static const char *const text =
+        "SCHEDULE: {ASYM: true}\nSTEPS: [gptq]\nSTEP: {GPTQ: {SWEEPS: 0}}\n"
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 4}}\n"
+        "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n";
+    static float x[4 * 592];
+    int touched = 0;
+    build b;
+    sbit_ctx_desc ctx;
+    sbit_qconfig *config = NULL;
+    sbit_graph *q = NULL;
+    sbit_feed feed;
+    sbit_feed_desc desc;
+    memset(&b, 0, sizeof b);
+    memset(&ctx, 0, sizeof ctx);
+    memset(&desc, 0, sizeof desc);
+    memset(&feed, 0, sizeof feed);
+    ctx.threads = 1;
+    ctx.allocator.alloc_fn = guard_alloc;
+    ctx.allocator.realloc_fn = guard_realloc;
+    ctx.allocator.free_fn = guard_free;
+    ctx.allocator.user = &touched;
+    build_do(&b, sbit_ctx_create(&ctx, &b.ctx, &b.error), "context");
+    build_do(&b, sbit_graph_create(b.ctx, 13, &b.graph, &b.error), "graph");
+    sbit_rng rng = sbit_rng_seed(1);
+    for (int i = 0; i < 4 * 592; i++) {
+        x[i] = sbit_rng_normal(&rng);
+    }
+    const sbit_value_id in = build_input(&b, "x", SBIT_F32, "N,592");
+    build_output(&b, build_binary(&b, "MatMul", "y", in, build_weights(&b, "w", "592,144", 1)));
+    const sbit_tensor all = build_tensor(SBIT_F32, "4,592", x);
+    desc.inputs = &all;
+    desc.input_count = 1;
+    build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+    build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
+    build_do(&b, sbit_quantize(b.graph, config, &feed, &q, &b.error), "quantize");
+    sbit_graph_destroy(q);
+    sbit_qconfig_destroy(config);
+    sbit_feed_close(&feed);
+    build_end(&b);
+    CHECK_EQ_I64(touched, 0);
+}
+
 TEST(gptq_in_blocks_is_better_than_the_nearest)
 {
     enum {

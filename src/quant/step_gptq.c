@@ -129,11 +129,14 @@ static void sbit__gptq_times(const sbit__gptq *t, const float *a, const float *b
 static size_t sbit__gptq_scratch(sbit_ctx *ctx, int64_t rows, int64_t n)
 {
     const int64_t most = sbit__larger(rows, n), block = SBIT__GPTQ_BLOCK;
-    const sbit__gemm shapes[3] = {sbit__gptq_gemm(rows, n, n, n, n, n, false),
+    const int64_t rest = n % block > 0 ? n % block : block; /* fewer columns may take more */
+    const sbit__gemm shapes[5] = {sbit__gptq_gemm(rows, n, n, n, n, n, false),
                                   sbit__gptq_gemm(most, block, n, n, n, block, false),
-                                  sbit__gptq_gemm(most, block, n, n, n, block, true)};
+                                  sbit__gptq_gemm(most, block, n, n, n, block, true),
+                                  sbit__gptq_gemm(most, rest, n, n, n, rest, false),
+                                  sbit__gptq_gemm(most, rest, n, n, n, rest, true)};
     size_t bytes = 0;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         const size_t own = sbit__gemm_scratch_bytes(ctx, &shapes[i]);
         bytes = own > bytes ? own : bytes;
     }
