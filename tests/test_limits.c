@@ -460,6 +460,9 @@ TEST(attributes_of_any_size_neither_overflow_nor_take_forever)
 }
 
 /* What a schema's text rules out, and once gave a result all the same. */
+#define BYTES                                                                                      \
+    "c x u8 1,1,2,2 = 1\nc w u8 1,1,2,2 = 1\nc s f32  = 0.5\nc z u8  = 0\nc t f32 3 = 0.5\n"        \
+    "c u u8 3 = 0\n"
 TEST(what_schemas_rule_out_is_said)
 {
     static const struct {
@@ -492,6 +495,12 @@ TEST(what_schemas_rule_out_is_said)
          "ai.onnx.preview.training:Momentum r,t,x,x,x -> y,s mo mode=fast alpha=0.5 beta=0.5 "
          "norm_coefficient=0.5",
          "mode='fast' is not one of standard, nesterov"},
+        {"opset 10\n" BYTES "QLinearConv x,s,z,w,-,z,s,z -> y qc", "QLinearConv 'qc': input 4 is missing"},
+        {"opset 10\n" BYTES "QLinearConv x,s,z,w,s,z,-,z -> y qc", "QLinearConv 'qc': input 6 is missing"},
+        {"opset 10\n" BYTES "QLinearMatMul x,t,z,w,s,z,s,z -> y qm",
+         "input 1 has 3 numbers for 2 rows or columns"},
+        {"opset 10\n" BYTES "MatMulInteger x,w,-,u -> y mi",
+         "input 3 has 3 numbers for 2 rows or columns"},
         {"opset 13\nopset 1 ai.onnx.preview.training\nc x f32 2 = 1\nc n i64 1 = 0\nc t i64  = 1\n"
          "ConstantOfShape n -> r\nai.onnx.preview.training:Adagrad r,t,x,x,x -> y,s ad",
          "rate and step are one number each"},

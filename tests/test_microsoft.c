@@ -124,6 +124,10 @@ TEST(fused_operators_are_what_they_fuse)
          "Mul x,x -> q\nReduceMean q -> v axes=[2]\nc e f32  = 0.00001\nAdd v,e -> w\nSqrt w -> r\n"
          "Reciprocal r -> y",
          1e-5},
+        {"opset 13\n" ROWS, "com.microsoft:SkipSimplifiedLayerNormalization x,x,g -> n,-,y",
+         "Add x,x -> s\nMul s,s -> q\nReduceMean q -> v axes=[2]\nc e f32  = 0.00001\nAdd v,e -> w\n"
+         "Sqrt w -> r\nReciprocal r -> y",
+         1e-5},
         {"opset 12\nin x u8 1,5,6,2\n",
          "com.microsoft:NhwcMaxPool x -> y kernel_shape=[2,3] strides=[2,1] pads=[1,0,0,1]",
          "Transpose x -> a perm=[0,3,1,2]\nMaxPool a -> b kernel_shape=[2,3] strides=[2,1] "

@@ -101,7 +101,7 @@ static void sbit__binary_f64(sbit__binary_op op, int64_t n, const double *a, int
     }
 }
 
-/* A scalar exponent of 2, 1/2 or 3 is what models hold most; others go through libm. */
+/* A scalar exponent of 2 or 3 is what models hold most; others go through libm. */
 static void sbit__binary_pow_f32(const sbit_kernels *kernels, int64_t n, const float *a,
                                  int64_t step_a, const float *b, int64_t step_b, float *y)
 {

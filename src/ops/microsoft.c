@@ -325,14 +325,17 @@ static void sbit__expand_norm(sbit__expand *e, bool simple, sbit_value_id x, sbi
     sbit_value_id inputs[3], outputs[3];
     const sbit_attr attr = sbit__attr_float("epsilon", epsilon);
     const bool deviates = sbit__expand_out(e, 1).idx != 0 || sbit__expand_out(e, 2).idx != 0;
+    if (simple && sbit__expand_out(e, 1).idx != 0) {
+        sbit__expand_fail(e, SBIT_ERR_UNSUPPORTED, "it takes no mean that could be output 1");
+    }
     inputs[0] = x;
     inputs[1] = scale;
     inputs[2] = bias;
     for (size_t i = 0; i < 3; i++) {
-        outputs[i] = sbit__expand_out(e, i);
+        outputs[i] = sbit__expand_out(e, simple && i == 1 ? 2 : i);
     }
     sbit__expand_node(e, "", simple ? "SimplifiedLayerNormalization" : "LayerNormalization", inputs,
-                      bias.idx != 0 ? 3 : 2, outputs, deviates && !simple ? 3 : 1, &attr, 1);
+                      bias.idx != 0 ? 3 : 2, outputs, !deviates ? 1 : simple ? 2 : 3, &attr, 1);
 }
 
 /* Normalizes input + skip + bias, which is output 3. */

@@ -128,8 +128,16 @@ static sbit_status sbit__q_product_infer(const sbit_op_call *call, sbit_error *e
 {
     const sbit__q_roles *roles = sbit__q_roles_of(call);
     const bool conv = sbit__streq(roles->shape_as, "Conv");
+    const bool to_int = strncmp(roles->op_type, "QLinear", 7) == 0; /* others may give floats */
     const int32_t inputs[3] = {roles->x, roles->w, conv ? roles->bias : -1};
+    const int32_t scales[3] = {roles->x_scale, roles->w_scale, to_int ? roles->y_scale : -1};
     SBIT__TRY(sbit__op_inputs(call, roles->w + 1, sbit__q_role_limit(call, roles), error));
+    for (int32_t i = 0; i < 3; i++) {
+        if (scales[i] >= 0 && !sbit__op_has(call, scales[i])) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing",
+                                (int)scales[i]);
+        }
+    }
     SBIT__TRY(sbit__op_dtypes(call, 1u << roles->w, call->row->types, error));
     SBIT__TRY(sbit__q_product_params(call, roles, error));
     if (sbit__q_adds(call)) {
@@ -212,6 +220,22 @@ static sbit_status sbit__q_plan_conv(const sbit_op_call *call, const sbit__q_rol
     return SBIT_OK;
 }
 
+/* Scale and zero point (inputs `scale`, `zero`) are one number, or one for each of `size` rows or
+ * columns, of each of so many matrices. */
+static sbit_status sbit__q_check_params(const sbit_op_call *call, int32_t scale, int32_t zero,
+                                        int64_t size, int64_t matrices, sbit_error *error)
+{
+    for (int32_t i = 0; i < 2; i++) {
+        const int64_t count = sbit__q_elements(call, i == 0 ? scale : zero);
+        if (!sbit__q_one_or(count, size) && count != sbit__saturating_mul(size, matrices)) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "input %d has %lld numbers for %lld rows or columns",
+                                (int)(i == 0 ? scale : zero), (long long)count, (long long)size);
+        }
+    }
+    return SBIT_OK;
+}
+
 /* Leading dims of a matrix stack: steps in matrices, 0 where it is repeated. */
 static void sbit__q_steps(const sbit_type *type, int32_t batch_rank, int64_t *step)
 {
@@ -225,8 +249,8 @@ static void sbit__q_steps(const sbit_type *type, int32_t batch_rank, int64_t *st
     }
 }
 
-static void sbit__q_plan_matrix(const sbit_op_call *call, const sbit__q_roles *roles,
-                                sbit__q_state *state)
+static sbit_status sbit__q_plan_matrix(const sbit_op_call *call, const sbit__q_roles *roles,
+                                       sbit__q_state *state, sbit_error *error)
 {
     const sbit_type *x = call->in_type[roles->x], *w = call->in_type[roles->w];
     const sbit_type *y = call->out_type[0];
@@ -246,6 +270,12 @@ static void sbit__q_plan_matrix(const sbit_op_call *call, const sbit__q_roles *r
         state->batch[i] = y->dims[i].value;
         state->batches *= state->batch[i];
     }
+    const int64_t x_count = left > 0 ? sbit__type_count(x, 0, left) : 1;
+    SBIT__TRY(sbit__q_check_params(call, roles->x_scale, roles->x_zero, state->m, x_count, error));
+    SBIT__TRY(sbit__q_check_params(call, roles->w_scale, roles->w_zero, state->n, state->w_count,
+                                   error));
+    SBIT__TRY(sbit__q_check_params(call, roles->y_scale, roles->y_zero, state->m, state->batches,
+                                   error));
     sbit__q_steps(x, state->batch_rank, state->x_step);
     sbit__q_steps(w, state->batch_rank, state->w_step);
     const int64_t bias = sbit__q_elements(call, roles->bias);
@@ -275,6 +305,7 @@ static void sbit__q_plan_matrix(const sbit_op_call *call, const sbit__q_roles *r
         shape->in[i] = shape->out[i] = i == 1 ? state->m : 1;
         shape->kernel[i] = shape->stride[i] = shape->dilation[i] = 1;
     }
+    return SBIT_OK;
 }
 
 static bool sbit__q_fixed(const sbit_op_call *call, const sbit__q_roles *roles)
@@ -320,7 +351,7 @@ static sbit_status sbit__q_plan(const sbit_op_call *call, const sbit__q_roles *r
     if (sbit__streq(roles->shape_as, "Conv")) {
         SBIT__TRY(sbit__q_plan_conv(call, roles, state, error));
     } else {
-        sbit__q_plan_matrix(call, roles, state);
+        SBIT__TRY(sbit__q_plan_matrix(call, roles, state, error));
     }
     SBIT__TRY(sbit__q_check_size(call, &state->conv.shape, error));
     state->conv.store = sbit__q_store_of(call, "lo", "hi");
