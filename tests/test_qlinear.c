@@ -206,6 +206,20 @@ TEST(elements_by_hand)
     build_end(&b);
 }
 
+TEST(a_global_mean_is_over_every_axis) /* 8 numbers of 6 axes: 28 / 8, rounded to even */
+{
+    static const uint8_t x[8] = {0, 1, 2, 3, 4, 5, 6, 7}, want[1] = {4};
+    build b;
+    sbit_value_id in[5];
+    build_begin(&b, 17);
+    in[0] = build_input(&b, "x", SBIT_U8, "1,1,2,1,2,2");
+    add_param(&b, "x", 1.0f, SBIT_U8, 0, &in[1]);
+    add_param(&b, "y", 1.0f, SBIT_U8, 0, &in[3]);
+    add_ms_node(&b, "QLinearGlobalAveragePool", in, 5, NULL, 0);
+    check_bytes(&b, SBIT_U8, "1,1,2,1,2,2", x, want, sizeof want);
+    build_end(&b);
+}
+
 TEST(a_scale_per_row_is_computed_too)
 {
     static const uint8_t x[4] = {1, 2, 3, 4}, want[2] = {3, 14};

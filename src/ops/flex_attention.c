@@ -170,12 +170,17 @@ static sbit_status sbit__flex_change(const sbit_op_call *call, const char *name,
     return SBIT_OK;
 }
 
+/* The key head, of all samples, that row `row` of the matrix looks at. */
+static int64_t sbit__flex_kv(const sbit__flex *f, int64_t row)
+{
+    const int64_t head = row / f->length, share = f->q_heads / f->kv_heads;
+    return head / f->q_heads * f->kv_heads + head % f->q_heads / share;
+}
+
 static void sbit__flex_scores(const sbit_op_call *call, const sbit__flex *f, sbit_tensor *scores)
 {
-    const int64_t share = f->q_heads / f->kv_heads;
     for (int64_t row = 0; row < f->batch * f->q_heads * f->length; row++) {
-        const int64_t head = row / f->length;
-        const int64_t kv = head / f->q_heads * f->kv_heads + head % f->q_heads / share;
+        const int64_t kv = sbit__flex_kv(f, row);
         for (int64_t j = 0; j < f->keys; j++) {
             double sum = 0.0;
             for (int64_t c = 0; c < f->size; c++) {
@@ -211,10 +216,8 @@ static void sbit__flex_softmax(const sbit__flex *f, const sbit_tensor *from, sbi
 static void sbit__flex_values(const sbit_op_call *call, const sbit__flex *f,
                               const sbit_tensor *probs)
 {
-    const int64_t share = f->q_heads / f->kv_heads;
     for (int64_t row = 0; row < f->batch * f->q_heads * f->length; row++) {
-        const int64_t head = row / f->length;
-        const int64_t kv = head / f->q_heads * f->kv_heads + head % f->q_heads / share;
+        const int64_t kv = sbit__flex_kv(f, row);
         for (int64_t c = 0; c < f->v_size; c++) {
             double sum = 0.0;
             for (int64_t j = 0; j < f->keys; j++) {

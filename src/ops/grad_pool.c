@@ -13,8 +13,7 @@
 
 typedef struct sbit__pool_grad {
     bool max, sum, count_pad;
-    int64_t planes, in_size, out_size;
-    int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
+    sbit__pool_shape s;
     const void *dy, *x;
     void *dx;
 } sbit__pool_grad;
@@ -28,69 +27,17 @@ static sbit_status sbit__pool_grad_read(const sbit_op_call *call, sbit__pool_gra
                                         sbit_error *error)
 {
     const char *of = sbit_node_string(call->node, "of", "");
-    const sbit_type *x = call->in_type[1];
     const bool global = sbit__streq(of, "GlobalMaxPool");
-    sbit__window window;
     memset(task, 0, sizeof *task);
-    memset(&window, 0, sizeof window);
     task->max = global || sbit__streq(of, "MaxPool");
     task->sum = sbit__streq(of, "LpPool");
     task->count_pad = sbit_node_int(call->node, "count_include_pad", 0) != 0;
-    task->planes = x->dims[0].value * x->dims[1].value;
-    task->in_size = task->out_size = 1;
-    if (x->rank < 3 || x->rank > 2 + SBIT__MAX_SPATIAL) {
-        return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "input rank %d", (int)x->rank);
-    }
-    window.spatial = x->rank - 2;
-    if (!global) {
-        SBIT__TRY(sbit__window_read(call, x->rank - 2, NULL, &window, error));
-        window.may_cut = true;
-    }
-    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
-        const int32_t from = i - (SBIT__MAX_SPATIAL - window.spatial);
-        task->in[i] = task->out[i] = task->kernel[i] = task->stride[i] = task->dilation[i] = 1;
-        if (from >= 0) {
-            task->in[i] = task->kernel[i] = x->dims[from + 2].value;
-        }
-        if (from >= 0 && !global) {
-            SBIT__TRY(sbit__window_length(call, &window, from, task->in[i], &task->out[i], error));
-            task->kernel[i] = window.kernel[from];
-            task->stride[i] = window.stride[from];
-            task->dilation[i] = window.dilation[from];
-            task->pad_begin[i] = window.pad_begin[from];
-            task->pad_end[i] = window.pad_end[from];
-        }
-        task->in_size *= task->in[i];
-        task->out_size *= task->out[i];
-    }
+    SBIT__TRY(sbit__pool_shape_of(call, call->in_type[1], global, &task->s, error));
     if (sbit__type_count(call->in_type[0], 0, call->in_type[0]->rank) !=
-        task->planes * task->out_size) {
+        task->s.batch * task->s.channels * task->s.out_size) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the gradient does not fit the input");
     }
     return SBIT_OK;
-}
-
-/* Taps begin..end-1 of window `at` lie in the input, the first `padded` ones before the end of the
- * padding; the first tap would be at `start`. */
-typedef struct sbit__pool_taps {
-    int64_t start, begin, end, padded;
-} sbit__pool_taps;
-
-static int64_t sbit__pool_taps_below(int64_t start, int64_t step, int64_t n, int64_t limit)
-{
-    const int64_t count = limit > start ? (limit - start - 1) / step + 1 : 0;
-    return count < n ? count : n;
-}
-
-static sbit__pool_taps sbit__pool_taps_of(const sbit__pool_grad *task, int32_t axis, int64_t at)
-{
-    const int64_t step = task->dilation[axis], n = task->kernel[axis];
-    sbit__pool_taps taps;
-    taps.start = at * task->stride[axis] - task->pad_begin[axis];
-    taps.begin = sbit__pool_taps_below(taps.start, step, n, 0);
-    taps.end = sbit__pool_taps_below(taps.start, step, n, task->in[axis]);
-    taps.padded = sbit__pool_taps_below(taps.start, step, n, task->in[axis] + task->pad_end[axis]);
-    return taps;
 }
 
 #define SBIT__POOL_GRAD(type, name)                                                                \
@@ -101,19 +48,19 @@ static sbit__pool_taps sbit__pool_taps_of(const sbit__pool_grad *task, int32_t a
         const int64_t count =                                                                      \
             task->count_pad ? z->padded * y->padded * w->padded                                    \
                             : (z->end - z->begin) * (y->end - y->begin) * (w->end - w->begin);     \
-        const type part = task->sum ? dy : count > 0 ? dy / (type)count : (type)0;                                  \
+        const type part = task->sum ? dy : count > 0 ? dy / (type)count : (type)0;                 \
         int64_t best = -1;                                                                         \
         for (int64_t kz = z->begin; kz < z->end; kz++) {                                           \
             for (int64_t ky = y->begin; ky < y->end; ky++) {                                       \
-                const int64_t row = ((z->start + kz * task->dilation[0]) * task->in[1] +           \
-                                     y->start + ky * task->dilation[1]) *                          \
-                                        task->in[2] +                                              \
+                const int64_t row = ((z->start + kz * task->s.dilation[0]) * task->s.in[1] +       \
+                                     y->start + ky * task->s.dilation[1]) *                        \
+                                        task->s.in[2] +                                            \
                                     w->start;                                                      \
                 for (int64_t kx = w->begin; kx < w->end; kx++) {                                   \
-                    const int64_t at = row + kx * task->dilation[2];                               \
+                    const int64_t at = row + kx * task->s.dilation[2];                             \
                     if (!task->max) {                                                              \
                         dx[at] += part;                                                            \
-                    } else if (best < 0 || x[at] > x[best]) {                                      \
+                    } else if (best < 0 || x[at] > x[best] || x[at] != x[at]) {                    \
                         best = at;                                                                 \
                     }                                                                              \
                 }                                                                                  \
@@ -128,16 +75,16 @@ static sbit__pool_taps sbit__pool_taps_of(const sbit__pool_grad *task, int32_t a
         const sbit__pool_grad *task = (const sbit__pool_grad *)user;                               \
         (void)worker;                                                                              \
         for (int64_t plane = begin; plane < end; plane++) {                                        \
-            const type *dy = (const type *)task->dy + plane * task->out_size;                      \
-            const type *x = (const type *)task->x + plane * task->in_size;                         \
-            type *dx = (type *)task->dx + plane * task->in_size;                                   \
-            memset(dx, 0, (size_t)task->in_size * sizeof *dx);                                     \
-            for (int64_t o = 0; o < task->out_size; o++) {                                         \
-                const sbit__pool_taps w = sbit__pool_taps_of(task, 2, o % task->out[2]);           \
+            const type *dy = (const type *)task->dy + plane * task->s.out_size;                    \
+            const type *x = (const type *)task->x + plane * task->s.in_size;                       \
+            type *dx = (type *)task->dx + plane * task->s.in_size;                                 \
+            memset(dx, 0, (size_t)task->s.in_size * sizeof *dx);                                   \
+            for (int64_t o = 0; o < task->s.out_size; o++) {                                       \
+                const sbit__pool_taps w = sbit__pool_taps_of(&task->s, 2, o % task->s.out[2]);     \
                 const sbit__pool_taps y =                                                          \
-                    sbit__pool_taps_of(task, 1, o / task->out[2] % task->out[1]);                  \
+                    sbit__pool_taps_of(&task->s, 1, o / task->s.out[2] % task->s.out[1]);          \
                 const sbit__pool_taps z =                                                          \
-                    sbit__pool_taps_of(task, 0, o / task->out[2] / task->out[1]);                  \
+                    sbit__pool_taps_of(&task->s, 0, o / task->s.out[2] / task->s.out[1]);          \
                 name##_window(task, x, dy[o], &z, &y, &w, dx);                                     \
             }                                                                                      \
         }                                                                                          \
@@ -154,7 +101,7 @@ static sbit_status sbit__pool_grad_run(const sbit_op_call *call, sbit_error *err
     task.dy = call->in[0]->data;
     task.x = call->in[1]->data;
     task.dx = call->out[0]->data;
-    sbit__parallel_range(call->ctx, task.in_size > 0 ? task.planes : 0, 1,
+    sbit__parallel_range(call->ctx, task.s.in_size > 0 ? task.s.batch * task.s.channels : 0, 1,
                          call->in[0]->dtype == SBIT_F64 ? sbit__pool_grad_f64 : sbit__pool_grad_f32,
                          &task);
     return SBIT_OK;

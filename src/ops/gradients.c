@@ -443,7 +443,7 @@ SBIT__FN void sbit__grad_transpose(sbit_gradient *g)
     const sbit_attr *perm = sbit_node_attr(g->node, "perm");
     int64_t back[SBIT_MAX_RANK] = {0};
     for (size_t i = 0; perm != NULL && i < perm->count && i < SBIT_MAX_RANK; i++) {
-        const int64_t at = perm->ints[i];
+        const int64_t given = perm->ints[i], at = given < 0 ? given + (int64_t)perm->count : given;
         back[at >= 0 && at < SBIT_MAX_RANK ? at : 0] = (int64_t)i;
     }
     const sbit_attr attr = sbit__attr_ints("perm", back, perm != NULL ? perm->count : 0);

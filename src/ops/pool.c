@@ -23,8 +23,7 @@ typedef enum sbit__pooling_kind {
 
 typedef struct sbit__pooling_plan {
     sbit__pooling_kind kind;
-    int64_t planes, in_size, out_size;
-    int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
+    sbit__pool_shape s;
     bool count_pad, column_major;
     double p;
     bool slides;                            /* windows are combined at all positions */
@@ -75,57 +74,12 @@ static sbit_status sbit__pooling_p(const sbit_op_call *call, double *p, sbit_err
 static sbit_status sbit__pooling_plan_of(const sbit_op_call *call, sbit__pooling_kind kind,
                                          sbit__pooling_plan *plan, sbit_error *error)
 {
-    sbit__window window;
-    const sbit_type *x = call->in_type[0];
     memset(plan, 0, sizeof *plan);
-    SBIT__TRY(sbit__window_read(call, x->rank - 2, NULL, &window, error));
-    window.may_cut = true;
+    SBIT__TRY(sbit__pool_shape_of(call, call->in_type[0], false, &plan->s, error));
     plan->kind = kind;
-    plan->planes = x->dims[0].value * x->dims[1].value;
-    plan->in_size = plan->out_size = 1;
     plan->count_pad = sbit_node_int(call->node, "count_include_pad", 0) != 0;
     plan->column_major = sbit_node_int(call->node, "storage_order", 0) != 0;
-    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
-        const int32_t from = i - (SBIT__MAX_SPATIAL - window.spatial);
-        plan->in[i] = plan->out[i] = plan->kernel[i] = plan->stride[i] = plan->dilation[i] = 1;
-        if (from >= 0) {
-            plan->in[i] = x->dims[from + 2].value;
-            SBIT__TRY(sbit__window_length(call, &window, from, plan->in[i], &plan->out[i], error));
-            plan->kernel[i] = window.kernel[from];
-            plan->stride[i] = window.stride[from];
-            plan->dilation[i] = window.dilation[from];
-            plan->pad_begin[i] = window.pad_begin[from];
-            plan->pad_end[i] = window.pad_end[from];
-        }
-        plan->in_size *= plan->in[i];
-        plan->out_size *= plan->out[i];
-    }
     return kind == SBIT__POOLING_LP ? sbit__pooling_p(call, &plan->p, error) : SBIT_OK;
-}
-
-/* The taps begin..end-1 of window number `at` along an axis that lie inside of the input, and how
- * many lie inside of input and padding. */
-typedef struct sbit__pooling_taps {
-    int64_t start, begin, end, padded;
-} sbit__pooling_taps;
-
-/* How many of n taps at start, start + step, ... are below `limit`. */
-static int64_t sbit__pooling_below(int64_t start, int64_t step, int64_t n, int64_t limit)
-{
-    const int64_t count = limit > start ? (limit - start - 1) / step + 1 : 0;
-    return count < n ? count : n;
-}
-
-static sbit__pooling_taps sbit__pooling_taps_of(const sbit__pooling_plan *plan, int32_t axis,
-                                                int64_t at)
-{
-    const int64_t step = plan->dilation[axis], n = plan->kernel[axis];
-    sbit__pooling_taps taps;
-    taps.start = at * plan->stride[axis] - plan->pad_begin[axis];
-    taps.begin = sbit__pooling_below(taps.start, step, n, 0);
-    taps.end = sbit__pooling_below(taps.start, step, n, plan->in[axis]);
-    taps.padded = sbit__pooling_below(taps.start, step, n, plan->in[axis] + plan->pad_end[axis]);
-    return taps;
 }
 
 /* ---- element by element: any type, with indices */
@@ -143,32 +97,32 @@ typedef struct sbit__pooling_task {
 static int64_t sbit__pooling_index(const sbit__pooling_plan *plan, int64_t plane, int64_t at)
 {
     if (plan->column_major) { /* first spatial dim runs fastest */
-        const int64_t x = at % plan->in[2], y = at / plan->in[2] % plan->in[1];
-        const int64_t z = at / plan->in[2] / plan->in[1];
-        at = z + (y + x * plan->in[1]) * plan->in[0];
+        const int64_t x = at % plan->s.in[2], y = at / plan->s.in[2] % plan->s.in[1];
+        const int64_t z = at / plan->s.in[2] / plan->s.in[1];
+        at = z + (y + x * plan->s.in[1]) * plan->s.in[0];
     }
-    return plane * plan->in_size + at;
+    return plane * plan->s.in_size + at;
 }
 
 /* Defines a task over planes for one type. */
 #define SBIT__POOLING_MAX_OF(type, name)                                                           \
     static int64_t name##_at(const sbit__pooling_plan *plan, const type *x, int64_t o)             \
     {                                                                                              \
-        const sbit__pooling_taps tx = sbit__pooling_taps_of(plan, 2, o % plan->out[2]);            \
-        const sbit__pooling_taps ty =                                                              \
-            sbit__pooling_taps_of(plan, 1, o / plan->out[2] % plan->out[1]);                       \
-        const sbit__pooling_taps tz =                                                              \
-            sbit__pooling_taps_of(plan, 0, o / plan->out[2] / plan->out[1]);                       \
+        const sbit__pool_taps tx = sbit__pool_taps_of(&plan->s, 2, o % plan->s.out[2]);            \
+        const sbit__pool_taps ty =                                                                 \
+            sbit__pool_taps_of(&plan->s, 1, o / plan->s.out[2] % plan->s.out[1]);                  \
+        const sbit__pool_taps tz =                                                                 \
+            sbit__pool_taps_of(&plan->s, 0, o / plan->s.out[2] / plan->s.out[1]);                  \
         int64_t best = -1;                                                                         \
         for (int64_t kz = tz.begin; kz < tz.end; kz++) {                                           \
             for (int64_t ky = ty.begin; ky < ty.end; ky++) {                                       \
-                const int64_t row = ((tz.start + kz * plan->dilation[0]) * plan->in[1] +           \
-                                     ty.start + ky * plan->dilation[1]) *                          \
-                                        plan->in[2] +                                              \
+                const int64_t row = ((tz.start + kz * plan->s.dilation[0]) * plan->s.in[1] +       \
+                                     ty.start + ky * plan->s.dilation[1]) *                        \
+                                        plan->s.in[2] +                                            \
                                     tx.start;                                                      \
                 for (int64_t kx = tx.begin; kx < tx.end; kx++) {                                   \
-                    const int64_t at = row + kx * plan->dilation[2];                               \
-                    best = best < 0 || x[at] > x[best] || x[at] != x[at] ? at : best;           \
+                    const int64_t at = row + kx * plan->s.dilation[2];                             \
+                    best = best < 0 || x[at] > x[best] || x[at] != x[at] ? at : best;              \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
@@ -180,10 +134,10 @@ static int64_t sbit__pooling_index(const sbit__pooling_plan *plan, int64_t plane
         const sbit__pooling_plan *plan = task->plan;                                               \
         (void)worker;                                                                              \
         for (int64_t plane = begin; plane < end; plane++) {                                        \
-            const type *x = (const type *)task->x + plane * plan->in_size;                         \
-            for (int64_t o = 0; o < plan->out_size; o++) {                                         \
+            const type *x = (const type *)task->x + plane * plan->s.in_size;                       \
+            for (int64_t o = 0; o < plan->s.out_size; o++) {                                       \
                 const int64_t best = name##_at(plan, x, o);                                        \
-                const int64_t to = plane * plan->out_size + o;                                     \
+                const int64_t to = plane * plan->s.out_size + o;                                   \
                 ((type *)task->y)[to] = best < 0 ? (type)0 : x[best];                              \
                 if (task->indices != NULL) {                                                       \
                     task->indices[to] = best < 0 ? -1 : sbit__pooling_index(plan, plane, best);    \
@@ -250,9 +204,9 @@ static float sbit__pooling_taps_row(const sbit__pooling_task *task, const float 
 static float sbit__pooling_window(const sbit__pooling_task *task, const float *x, int64_t o)
 {
     const sbit__pooling_plan *plan = task->plan;
-    const sbit__pooling_taps tx = sbit__pooling_taps_of(plan, 2, o % plan->out[2]);
-    const sbit__pooling_taps ty = sbit__pooling_taps_of(plan, 1, o / plan->out[2] % plan->out[1]);
-    const sbit__pooling_taps tz = sbit__pooling_taps_of(plan, 0, o / plan->out[2] / plan->out[1]);
+    const sbit__pool_taps tx = sbit__pool_taps_of(&plan->s, 2, o % plan->s.out[2]);
+    const sbit__pool_taps ty = sbit__pool_taps_of(&plan->s, 1, o / plan->s.out[2] % plan->s.out[1]);
+    const sbit__pool_taps tz = sbit__pool_taps_of(&plan->s, 0, o / plan->s.out[2] / plan->s.out[1]);
     const int64_t n = tx.end - tx.begin;
     const int64_t inside = n * (ty.end - ty.begin) * (tz.end - tz.begin);
     float value = 0.0f;
@@ -260,18 +214,18 @@ static float sbit__pooling_window(const sbit__pooling_task *task, const float *x
         return 0.0f;
     }
     if (plan->kind == SBIT__POOLING_MAX) {
-        value = x[((tz.start + tz.begin * plan->dilation[0]) * plan->in[1] + ty.start +
-                   ty.begin * plan->dilation[1]) *
-                      plan->in[2] +
-                  tx.start + tx.begin * plan->dilation[2]];
+        value = x[((tz.start + tz.begin * plan->s.dilation[0]) * plan->s.in[1] + ty.start +
+                   ty.begin * plan->s.dilation[1]) *
+                      plan->s.in[2] +
+                  tx.start + tx.begin * plan->s.dilation[2]];
     }
     for (int64_t kz = tz.begin; kz < tz.end; kz++) {
         for (int64_t ky = ty.begin; ky < ty.end; ky++) {
-            const int64_t row = ((tz.start + kz * plan->dilation[0]) * plan->in[1] + ty.start +
-                                 ky * plan->dilation[1]) *
-                                plan->in[2];
-            value = sbit__pooling_taps_row(task, x + row + tx.start + tx.begin * plan->dilation[2],
-                                           n, plan->dilation[2], value);
+            const int64_t row = ((tz.start + kz * plan->s.dilation[0]) * plan->s.in[1] + ty.start +
+                                 ky * plan->s.dilation[1]) *
+                                plan->s.in[2];
+            value = sbit__pooling_taps_row(task, x + row + tx.start + tx.begin * plan->s.dilation[2],
+                                           n, plan->s.dilation[2], value);
         }
     }
     const float counted =
@@ -296,15 +250,15 @@ static const float *sbit__pooling_slide(const sbit__pooling_task *task, const fl
         x = b;
     }
     for (int32_t axis = 2; axis >= 0; axis--) {
-        const int64_t step = plan->dilation[axis] * distance;
+        const int64_t step = plan->s.dilation[axis] * distance;
         float *to = x == a ? b : a;
-        distance *= plan->in[axis];
-        if (plan->kernel[axis] == 1) {
+        distance *= plan->s.in[axis];
+        if (plan->s.kernel[axis] == 1) {
             continue;
         }
-        n -= (plan->kernel[axis] - 1) * step;
+        n -= (plan->s.kernel[axis] - 1) * step;
         task->kernels->f32_binary(op, n, x, 1, x + step, 1, to);
-        for (int64_t k = 2; k < plan->kernel[axis]; k++) {
+        for (int64_t k = 2; k < plan->s.kernel[axis]; k++) {
             task->kernels->f32_binary(op, n, to, 1, x + k * step, 1, to);
         }
         x = to;
@@ -317,8 +271,8 @@ static void sbit__pooling_pick(const sbit__pooling_task *task, const float *from
                                int64_t end, float *y)
 {
     const sbit__pooling_plan *plan = task->plan;
-    const int64_t stride = plan->stride[2];
-    const float count = (float)plan->kernel[0] * (float)plan->kernel[1] * (float)plan->kernel[2];
+    const int64_t stride = plan->s.stride[2];
+    const float count = (float)plan->s.kernel[0] * (float)plan->s.kernel[1] * (float)plan->s.kernel[2];
     if (plan->kind == SBIT__POOLING_MAX) {
         for (int64_t ox = begin; ox < end; ox++) {
             y[ox] = from[ox * stride];
@@ -334,7 +288,7 @@ static void sbit__pooling_pick(const sbit__pooling_task *task, const float *from
 static void sbit__pooling_edges(const sbit__pooling_task *task, const float *x, int64_t r,
                                 int64_t begin, int64_t end, float *y)
 {
-    const int64_t n = task->plan->out[2];
+    const int64_t n = task->plan->s.out[2];
     for (int64_t ox = 0; ox < n; ox++) {
         if (ox == begin && begin < end) {
             ox = end;
@@ -349,29 +303,29 @@ static void sbit__pooling_plane(const sbit__pooling_task *task, const float *x, 
 {
     const sbit__pooling_plan *plan = task->plan;
     const int64_t *begin = plan->inside_begin, *end = plan->inside_end;
-    const int64_t extent = (plan->kernel[1] - 1) * plan->dilation[1] + 1;
+    const int64_t extent = (plan->s.kernel[1] - 1) * plan->s.dilation[1] + 1;
     const float *slid = NULL;
     int64_t base = 0, strip_end = 0; /* `slid` is of x[base..], for outputs before strip_end */
-    for (int64_t r = 0; r < plan->out[0] * plan->out[1]; r++) {
-        const int64_t oz = r / plan->out[1], oy = r % plan->out[1];
+    for (int64_t r = 0; r < plan->s.out[0] * plan->s.out[1]; r++) {
+        const int64_t oz = r / plan->s.out[1], oy = r % plan->s.out[1];
         if (oz < begin[0] || oz >= end[0] || oy < begin[1] || oy >= end[1]) {
             sbit__pooling_edges(task, x, r, 0, 0, y);
             continue;
         }
-        const int64_t z = oz * plan->stride[0] - plan->pad_begin[0];
-        const int64_t row = z * plan->in[1] + oy * plan->stride[1] - plan->pad_begin[1];
+        const int64_t z = oz * plan->s.stride[0] - plan->s.pad_begin[0];
+        const int64_t row = z * plan->s.in[1] + oy * plan->s.stride[1] - plan->s.pad_begin[1];
         if (slid == NULL || (plan->strip > 0 && r >= strip_end)) {
-            int64_t n = plan->in_size;
+            int64_t n = plan->s.in_size;
             if (plan->strip > 0) {
                 const int64_t rows = end[1] - oy < plan->strip ? end[1] - oy : plan->strip;
-                base = row * plan->in[2];
-                n = ((rows - 1) * plan->stride[1] + extent) * plan->in[2];
+                base = row * plan->s.in[2];
+                n = ((rows - 1) * plan->s.stride[1] + extent) * plan->s.in[2];
                 strip_end = r + rows;
             }
             slid = sbit__pooling_slide(task, x + base, n, a);
         }
-        sbit__pooling_pick(task, slid + row * plan->in[2] - base - plan->pad_begin[2], begin[2],
-                           end[2], y + r * plan->out[2]);
+        sbit__pooling_pick(task, slid + row * plan->s.in[2] - base - plan->s.pad_begin[2], begin[2],
+                           end[2], y + r * plan->s.out[2]);
         sbit__pooling_edges(task, x, r, begin[2], end[2], y);
     }
 }
@@ -381,13 +335,13 @@ static void sbit__pooling_planes(void *user, int64_t begin, int64_t end, int32_t
     const sbit__pooling_task *task = (const sbit__pooling_task *)user;
     const sbit__pooling_plan *plan = task->plan;
     for (int64_t plane = begin; plane < end; plane++) {
-        const float *x = (const float *)task->x + plane * plan->in_size;
-        float *y = (float *)task->y + plane * plan->out_size;
+        const float *x = (const float *)task->x + plane * plan->s.in_size;
+        float *y = (float *)task->y + plane * plan->s.out_size;
         if (plan->slides) {
             sbit__pooling_plane(task, x, task->rows + worker * task->row_stride, y);
             continue;
         }
-        for (int64_t o = 0; o < plan->out_size; o++) {
+        for (int64_t o = 0; o < plan->s.out_size; o++) {
             y[o] = sbit__pooling_window(task, x, o);
         }
     }
@@ -396,7 +350,7 @@ static void sbit__pooling_planes(void *user, int64_t begin, int64_t end, int32_t
 /* Floats of a worker's two planes. */
 static int64_t sbit__pooling_floats(const sbit__pooling_plan *plan)
 {
-    return plan->slides ? 2 * ((plan->in_size + 15) / 16 * 16) : 0;
+    return plan->slides ? 2 * ((plan->s.in_size + 15) / 16 * 16) : 0;
 }
 
 /* Which outputs have windows inside of the input, and whether sliding over all positions is less
@@ -406,24 +360,24 @@ static void sbit__pooling_choose(sbit__pooling_plan *plan)
     double window = 1.0, slide = 0.0;
     bool any = true;
     for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
-        const int64_t stride = plan->stride[i];
+        const int64_t stride = plan->s.stride[i];
         const int64_t room =
-            plan->in[i] + plan->pad_begin[i] - ((plan->kernel[i] - 1) * plan->dilation[i] + 1);
+            plan->s.in[i] + plan->s.pad_begin[i] - ((plan->s.kernel[i] - 1) * plan->s.dilation[i] + 1);
         const int64_t first =
-            plan->pad_begin[i] > 0 ? (plan->pad_begin[i] + stride - 1) / stride : 0;
+            plan->s.pad_begin[i] > 0 ? (plan->s.pad_begin[i] + stride - 1) / stride : 0;
         const int64_t last = room >= 0 ? room / stride + 1 : 0;
         plan->inside_begin[i] = first;
-        plan->inside_end[i] = last < plan->out[i] ? last : plan->out[i];
+        plan->inside_end[i] = last < plan->s.out[i] ? last : plan->s.out[i];
         any = any && plan->inside_begin[i] < plan->inside_end[i];
-        window *= (double)plan->kernel[i];
-        slide += (double)(plan->kernel[i] - 1);
+        window *= (double)plan->s.kernel[i];
+        slide += (double)(plan->s.kernel[i] - 1);
     }
     /* Strips of 16 KiB stay in the first cache; neighbours share extent - stride rows of input. */
-    const int64_t extent = (plan->kernel[1] - 1) * plan->dilation[1] + 1;
-    const int64_t rows = plan->in[2] > 0 ? 4096 / plan->in[2] / plan->stride[1] : 0;
-    plan->strip = plan->in[0] > 1 ? 0 : rows > 4 * extent ? rows : 4 * extent;
+    const int64_t extent = (plan->s.kernel[1] - 1) * plan->s.dilation[1] + 1;
+    const int64_t rows = plan->s.in[2] > 0 ? 4096 / plan->s.in[2] / plan->s.stride[1] : 0;
+    plan->strip = plan->s.in[0] > 1 ? 0 : rows > 4 * extent ? rows : 4 * extent;
     /* A step of a vector kernel counts a quarter of a tap. */
-    plan->slides = any && (double)plan->in_size * slide / 4.0 < (double)plan->out_size * window;
+    plan->slides = any && (double)plan->s.in_size * slide / 4.0 < (double)plan->s.out_size * window;
 }
 
 static sbit__pooling_kind sbit__pooling_kind_of(const sbit_op_call *call)
@@ -470,8 +424,8 @@ static sbit_status sbit__pooling_run32(const sbit_op_call *call, sbit_error *err
     sbit__pooling_plan plan;
     sbit__pooling_task task;
     SBIT__TRY(sbit__pooling_task_of(call, &plan, &task, error));
-    if (plan.out_size > 0) {
-        sbit__parallel_range(call->ctx, plan.planes, 1,
+    if (plan.s.out_size > 0) {
+        sbit__parallel_range(call->ctx, plan.s.batch * plan.s.channels, 1,
                              task.indices != NULL ? sbit__pooling_max_f32 : sbit__pooling_planes,
                              &task);
     }
@@ -481,17 +435,17 @@ static sbit_status sbit__pooling_run32(const sbit_op_call *call, sbit_error *err
 /* Output o of a plane in double, average or Lp. */
 static double sbit__pooling_window64(const sbit__pooling_plan *plan, const double *x, int64_t o)
 {
-    const sbit__pooling_taps tx = sbit__pooling_taps_of(plan, 2, o % plan->out[2]);
-    const sbit__pooling_taps ty = sbit__pooling_taps_of(plan, 1, o / plan->out[2] % plan->out[1]);
-    const sbit__pooling_taps tz = sbit__pooling_taps_of(plan, 0, o / plan->out[2] / plan->out[1]);
+    const sbit__pool_taps tx = sbit__pool_taps_of(&plan->s, 2, o % plan->s.out[2]);
+    const sbit__pool_taps ty = sbit__pool_taps_of(&plan->s, 1, o / plan->s.out[2] % plan->s.out[1]);
+    const sbit__pool_taps tz = sbit__pool_taps_of(&plan->s, 0, o / plan->s.out[2] / plan->s.out[1]);
     double sum = 0.0, inside = 0.0;
     for (int64_t kz = tz.begin; kz < tz.end; kz++) {
         for (int64_t ky = ty.begin; ky < ty.end; ky++) {
-            const int64_t row = ((tz.start + kz * plan->dilation[0]) * plan->in[1] + ty.start +
-                                 ky * plan->dilation[1]) *
-                                plan->in[2];
+            const int64_t row = ((tz.start + kz * plan->s.dilation[0]) * plan->s.in[1] + ty.start +
+                                 ky * plan->s.dilation[1]) *
+                                plan->s.in[2];
             for (int64_t kx = tx.begin; kx < tx.end; kx++, inside += 1.0) {
-                const double value = x[row + tx.start + kx * plan->dilation[2]];
+                const double value = x[row + tx.start + kx * plan->s.dilation[2]];
                 sum += plan->kind == SBIT__POOLING_LP ? pow(fabs(value), plan->p) : value;
             }
         }
@@ -509,9 +463,9 @@ static void sbit__pooling_planes64(void *user, int64_t begin, int64_t end, int32
     const sbit__pooling_plan *plan = task->plan;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t plane = i / plan->out_size;
+        const int64_t plane = i / plan->s.out_size;
         ((double *)task->y)[i] = sbit__pooling_window64(
-            plan, (const double *)task->x + plane * plan->in_size, i % plan->out_size);
+            plan, (const double *)task->x + plane * plan->s.in_size, i % plan->s.out_size);
     }
 }
 
@@ -520,7 +474,7 @@ static sbit_status sbit__pooling_run64(const sbit_op_call *call, sbit_error *err
     sbit__pooling_plan plan;
     sbit__pooling_task task;
     SBIT__TRY(sbit__pooling_task_of(call, &plan, &task, error));
-    sbit__parallel_range(call->ctx, plan.planes * plan.out_size, 256, sbit__pooling_planes64,
+    sbit__parallel_range(call->ctx, plan.s.batch * plan.s.channels * plan.s.out_size, 256, sbit__pooling_planes64,
                          &task);
     return SBIT_OK;
 }
@@ -539,7 +493,7 @@ static sbit_status sbit__maxpool_run(const sbit_op_call *call, sbit_error *error
         return sbit__pooling_run(call, error);
     }
     SBIT__TRY(sbit__pooling_task_of(call, &plan, &task, error));
-    sbit__parallel_range(call->ctx, plan.planes, 1,
+    sbit__parallel_range(call->ctx, plan.s.batch * plan.s.channels, 1,
                          dtype == SBIT_F64  ? sbit__pooling_max_f64
                          : dtype == SBIT_I8 ? sbit__pooling_max_i8
                                             : sbit__pooling_max_u8,

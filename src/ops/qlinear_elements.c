@@ -578,8 +578,7 @@ static sbit_status sbit__q_concat_run(const sbit_op_call *call, sbit_error *erro
 /* >>average pools: channels last inside, transposed through scratch where the model is not */
 
 typedef struct sbit__q_pool {
-    sbit__window window; /* 3 axes */
-    int64_t batch, channels, in[3], out[3];
+    sbit__pool_shape s;
     bool count_pad, last;               /* last: channels last */
     size_t x_bytes, y_bytes, sum_bytes; /* of a worker */
 } sbit__q_pool;
@@ -603,41 +602,12 @@ static sbit_status sbit__q_pool_shape(const sbit_op_call *call, sbit__q_pool *po
 {
     const int32_t inputs[1] = {0};
     sbit__q_view view;
-    sbit__window window;
     sbit__q_view_init(call, "AveragePool", 19, inputs, 1, sbit__q_channels_last(call), &view);
-    const sbit_type *x = view.in_type[0];
-    const int32_t spatial = x->rank - 2;
     memset(pool, 0, sizeof *pool);
-    memset(&window, 0, sizeof window);
-    if (!sbit__q_is_global(call)) {
-        SBIT__TRY(sbit__window_read(&view.call, spatial, NULL, &window, error));
-        window.may_cut = true;
-    }
-    pool->batch = x->dims[0].value;
-    pool->channels = x->dims[1].value;
     pool->last = sbit__q_channels_last(call);
     pool->count_pad = sbit_node_int(call->node, "count_include_pad", 0) != 0;
-    for (int32_t i = 0; i < 3; i++) {
-        const int32_t from = i - (3 - spatial);
-        pool->in[i] = pool->out[i] = 1;
-        pool->window.kernel[i] = pool->window.stride[i] = pool->window.dilation[i] = 1;
-        if (from < 0) {
-            continue;
-        }
-        pool->in[i] = x->dims[from + 2].value;
-        if (sbit__q_is_global(call)) {
-            pool->window.kernel[i] = pool->in[i];
-            continue;
-        }
-        SBIT__TRY(
-            sbit__window_length(&view.call, &window, from, pool->in[i], &pool->out[i], error));
-        pool->window.kernel[i] = window.kernel[from];
-        pool->window.stride[i] = window.stride[from];
-        pool->window.dilation[i] = window.dilation[from];
-        pool->window.pad_begin[i] = window.pad_begin[from];
-        pool->window.pad_end[i] = window.pad_end[from];
-    }
-    return SBIT_OK;
+    return sbit__pool_shape_of(&view.call, view.in_type[0], sbit__q_is_global(call), &pool->s,
+                               error);
 }
 
 static sbit_status sbit__q_pool_prepare(const sbit_op_call *call, sbit_error *error)
@@ -657,7 +627,7 @@ static sbit_status sbit__q_pool_prepare(const sbit_op_call *call, sbit_error *er
         pool->x_bytes = sbit__align64((size_t)sbit__type_size(call->in_type[0]));
         pool->y_bytes = sbit__align64((size_t)sbit__type_size(call->out_type[0]));
     }
-    pool->sum_bytes = sbit__align64((size_t)pool->channels * sizeof(float));
+    pool->sum_bytes = sbit__align64((size_t)pool->s.channels * sizeof(float));
     *call->scratch_bytes =
         pool->x_bytes + pool->y_bytes + pool->sum_bytes * (size_t)sbit_ctx_threads(call->ctx);
     return SBIT_OK;
@@ -673,48 +643,26 @@ typedef struct sbit__q_pool_task {
     sbit__q_param from, to;
 } sbit__q_pool_task;
 
-/* Taps begin..end of the window at `at` lie within the input; gives what counts of the window. */
-static int64_t sbit__q_pool_taps(const sbit__q_pool *pool, int32_t axis, int64_t at, int64_t *begin,
-                                 int64_t *end)
-{
-    const sbit__window *w = &pool->window;
-    const int64_t first = at * w->stride[axis] - w->pad_begin[axis];
-    int64_t padded = 0;
-    *begin = *end = 0;
-    for (int64_t k = 0; k < w->kernel[axis]; k++) {
-        const int64_t p = first + k * w->dilation[axis];
-        if (p < 0) {
-            *begin = *end = k + 1;
-        } else if (p < pool->in[axis]) {
-            *end = k + 1;
-        }
-        padded += p < pool->in[axis] + w->pad_end[axis] ? 1 : 0;
-    }
-    return pool->count_pad ? padded : *end - *begin;
-}
-
 static void sbit__q_pool_at(const sbit__q_pool_task *task, int64_t index, float *sums)
 {
-    const sbit__q_pool *pool = task->pool;
-    const sbit__window *w = &pool->window;
-    const int64_t c = pool->channels, plane = pool->out[0] * pool->out[1] * pool->out[2];
-    const int64_t n = index / plane;
-    const int64_t at[3] = {index % plane / pool->out[2] / pool->out[1],
-                           index % plane / pool->out[2] % pool->out[1], index % pool->out[2]};
-    int64_t begin[3], end[3];
+    const sbit__pool_shape *s = &task->pool->s;
+    const int64_t c = s->channels, n = index / s->out_size;
+    const int64_t at[3] = {index % s->out_size / s->out[2] / s->out[1],
+                           index % s->out_size / s->out[2] % s->out[1], index % s->out[2]};
+    sbit__pool_taps t[3];
     float count = 1.0f;
     for (int32_t i = 0; i < 3; i++) {
-        count *= (float)sbit__q_pool_taps(pool, i, at[i], &begin[i], &end[i]);
+        t[i] = sbit__pool_taps_of(s, i, at[i]);
+        count *= (float)(task->pool->count_pad ? t[i].padded : t[i].end - t[i].begin);
     }
     memset(sums, 0, (size_t)c * sizeof *sums);
-    for (int64_t d = begin[0]; d < end[0]; d++) {
-        for (int64_t h = begin[1]; h < end[1]; h++) {
-            const int64_t z = at[0] * w->stride[0] - w->pad_begin[0] + d * w->dilation[0];
-            const int64_t y = at[1] * w->stride[1] - w->pad_begin[1] + h * w->dilation[1];
-            const int64_t x = at[2] * w->stride[2] - w->pad_begin[2];
-            const int64_t row = ((n * pool->in[0] + z) * pool->in[1] + y) * pool->in[2] + x;
-            task->q8->q8_accumulate(c, end[2] - begin[2], w->dilation[2] * c,
-                                    task->x + (row + begin[2] * w->dilation[2]) * c,
+    for (int64_t d = t[0].begin; d < t[0].end; d++) {
+        for (int64_t h = t[1].begin; h < t[1].end; h++) {
+            const int64_t z = t[0].start + d * s->dilation[0];
+            const int64_t y = t[1].start + h * s->dilation[1];
+            const int64_t row = ((n * s->in[0] + z) * s->in[1] + y) * s->in[2] + t[2].start;
+            task->q8->q8_accumulate(c, t[2].end - t[2].begin, s->dilation[2] * c,
+                                    task->x + (row + t[2].begin * s->dilation[2]) * c,
                                     task->from.zero, task->from.scale, sums);
         }
     }
@@ -746,9 +694,8 @@ static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "a mean of no elements is no integer");
     }
     const bool last = pool->last;
-    const int64_t in = pool->in[0] * pool->in[1] * pool->in[2];
-    const int64_t out = pool->out[0] * pool->out[1] * pool->out[2];
-    const int64_t taps = pool->window.kernel[0] * pool->window.kernel[1] * pool->window.kernel[2];
+    const sbit__pool_shape *s = &pool->s;
+    const int64_t taps = s->kernel[0] * s->kernel[1] * s->kernel[2];
     uint8_t *scratch = (uint8_t *)call->scratch, *result = (uint8_t *)call->out[0]->data;
     memset(&task, 0, sizeof task);
     SBIT__TRY(sbit__q_params_unary(call, &task.from, &task.to, error));
@@ -762,15 +709,15 @@ static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
         sbit__q_flip(sbit_tensor_count(x), task.x, task.from.flip, scratch);
         task.x = scratch;
     } else if (!last) {
-        sbit__q_to_last(pool->batch, pool->channels, in, task.x, task.from.flip, scratch);
+        sbit__q_to_last(s->batch, s->channels, s->in_size, task.x, task.from.flip, scratch);
         task.x = scratch;
     }
-    sbit__parallel_range(call->ctx, pool->batch * out, 1 + 65536 / (taps * pool->channels + 1),
+    sbit__parallel_range(call->ctx, s->batch * s->out_size, 1 + 65536 / (taps * s->channels + 1),
                          sbit__q_pool_range, &task);
     if (last && pool->x_bytes > 0) {
         sbit__q_flip(sbit_tensor_count(call->out[0]), task.y, task.to.flip, result);
     } else if (!last) {
-        sbit__q_to_first(pool->batch, pool->channels, out, task.y, task.to.flip, result);
+        sbit__q_to_first(s->batch, s->channels, s->out_size, task.y, task.to.flip, result);
     }
     return SBIT_OK;
 }

@@ -119,10 +119,6 @@ static sbit_status sbit__q_layout_run(const sbit_op_call *call, sbit_error *erro
 
 /* >>max pool */
 
-typedef struct sbit__q_max {
-    int64_t batch, channels, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
-} sbit__q_max;
-
 static sbit_status sbit__q_max_infer(const sbit_op_call *call, sbit_error *error)
 {
     const int32_t inputs[1] = {0};
@@ -133,43 +129,25 @@ static sbit_status sbit__q_max_infer(const sbit_op_call *call, sbit_error *error
 static sbit_status sbit__q_max_prepare(const sbit_op_call *call, sbit_error *error)
 {
     const int32_t inputs[1] = {0};
+    const bool last = sbit__q_channels_last(call);
     sbit__q_view view;
-    sbit__window window;
+    sbit__pool_shape plan;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
     if (!sbit__type_static(call->in_type[0])) {
         return SBIT_OK;
     }
-    sbit__q_view_init(call, "MaxPool", 12, inputs, 1, sbit__q_channels_last(call), &view);
-    const sbit_type *x = view.in_type[0];
-    const int32_t spatial = x->rank - 2;
-    SBIT__TRY(sbit__window_read(&view.call, spatial, NULL, &window, error));
-    window.may_cut = true;
-    sbit__q_max *plan = (sbit__q_max *)call->alloc_params(call, sizeof *plan);
-    if (plan == NULL) {
-        return sbit__op_no_memory(call, error);
+    sbit__q_view_init(call, "MaxPool", 12, inputs, 1, last, &view);
+    SBIT__TRY(sbit__pool_shape_of(&view.call, view.in_type[0], false, &plan, error));
+    if (!last) { /* each channel is an image of its own */
+        plan.batch *= plan.channels;
+        plan.channels = 1;
     }
-    const bool last = sbit__q_channels_last(call); /* else each channel is an image of its own */
-    plan->batch = x->dims[0].value * (last ? 1 : x->dims[1].value);
-    plan->channels = last ? x->dims[1].value : 1;
-    for (int32_t i = 0; i < 3; i++) {
-        const int32_t from = i - (3 - spatial);
-        plan->in[i] = plan->out[i] = plan->kernel[i] = plan->stride[i] = plan->dilation[i] = 1;
-        if (from >= 0) {
-            plan->in[i] = x->dims[from + 2].value;
-            SBIT__TRY(
-                sbit__window_length(&view.call, &window, from, plan->in[i], &plan->out[i], error));
-            plan->kernel[i] = window.kernel[from];
-            plan->stride[i] = window.stride[from];
-            plan->dilation[i] = window.dilation[from];
-            plan->pad[i] = window.pad_begin[from];
-        }
-    }
-    return SBIT_OK;
+    return sbit__op_keep(call, &plan, sizeof plan, error);
 }
 
 typedef struct sbit__q_max_task {
-    const sbit__q_max *plan;
+    const sbit__pool_shape *plan;
     const sbit__q8_kernels *q8;
     const uint8_t *x;
     uint8_t *y;
@@ -178,20 +156,20 @@ typedef struct sbit__q_max_task {
 /* Row `index` of the output: all its pixels, tap by tap. */
 static void sbit__q_max_row(const sbit__q_max_task *task, int64_t index)
 {
-    const sbit__q_max *p = task->plan;
+    const sbit__pool_shape *p = task->plan;
     const int64_t c = p->channels, h = index % p->out[1], d = index / p->out[1] % p->out[0];
     const int64_t n = index / p->out[1] / p->out[0];
     uint8_t *y = task->y + index * p->out[2] * c;
     memset(y, 0, (size_t)(p->out[2] * c));
     for (int64_t t = 0; t < p->kernel[0] * p->kernel[1]; t++) {
-        const int64_t id = d * p->stride[0] - p->pad[0] + t / p->kernel[1] * p->dilation[0];
-        const int64_t ih = h * p->stride[1] - p->pad[1] + t % p->kernel[1] * p->dilation[1];
+        const int64_t id = d * p->stride[0] - p->pad_begin[0] + t / p->kernel[1] * p->dilation[0];
+        const int64_t ih = h * p->stride[1] - p->pad_begin[1] + t % p->kernel[1] * p->dilation[1];
         if (id < 0 || id >= p->in[0] || ih < 0 || ih >= p->in[1]) {
             continue;
         }
         const uint8_t *row = task->x + ((n * p->in[0] + id) * p->in[1] + ih) * p->in[2] * c;
         for (int64_t k = 0; k < p->kernel[2]; k++) { /* the pixels that have this tap */
-            const int64_t at = k * p->dilation[2] - p->pad[2];
+            const int64_t at = k * p->dilation[2] - p->pad_begin[2];
             const int64_t begin = at < 0 ? sbit__div_up(-at, p->stride[2]) : 0;
             const int64_t reach = at < p->in[2] ? sbit__div_up(p->in[2] - at, p->stride[2]) : 0;
             const int64_t end = reach < p->out[2] ? reach : p->out[2];
@@ -213,7 +191,7 @@ static void sbit__q_max_range(void *user, int64_t begin, int64_t end, int32_t wo
 
 static sbit_status sbit__q_max_run(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__q_max *plan = (const sbit__q_max *)call->params;
+    const sbit__pool_shape *plan = (const sbit__pool_shape *)call->params;
     sbit__q_max_task task;
     if (plan == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");

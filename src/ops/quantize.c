@@ -296,6 +296,21 @@ static void sbit__qdq_all(const sbit_op_call *call, const sbit__qdq_task *task,
     }
 }
 
+/* Both operators, with what `task` says of types. */
+static sbit_status sbit__qdq_op(const sbit_op_call *call, sbit__qdq_task *task,
+                                sbit__qdq_run_fn run, sbit_error *error)
+{
+    task->kernels = call->kernels;
+    task->x = call->in[0];
+    task->scale = call->in[1];
+    task->zero_point = sbit__in(call, 2);
+    task->y = call->out[0];
+    SBIT__TRY(
+        sbit__qdq_layout_of(call, task->x, task->scale, task->zero_point, &task->layout, error));
+    sbit__qdq_all(call, task, run);
+    return SBIT_OK;
+}
+
 static bool sbit__qdq_is_int(sbit_dtype dtype)
 {
     return (SBIT_T(dtype) & (SBIT_T_INTS | SBIT_T(SBIT_I4) | SBIT_T(SBIT_U4) | SBIT_T(SBIT_I2) |
@@ -375,25 +390,16 @@ static sbit_status sbit__quantize_infer(const sbit_op_call *call, sbit_error *er
 
 static sbit_status sbit__quantize_run_op(const sbit_op_call *call, sbit_error *error)
 {
+    const sbit_dtype to = call->out[0]->dtype;
     sbit__qdq_task task;
     memset(&task, 0, sizeof task);
-    task.y = call->out[0];
-    if (task.y == NULL) {
-        return SBIT_OK;
-    }
-    task.kernels = call->kernels;
-    task.x = call->in[0];
-    task.scale = call->in[1];
-    task.zero_point = sbit__in(call, 2);
-    task.to_ints = sbit__qdq_is_int(task.y->dtype);
+    task.to_ints = sbit__qdq_is_int(to);
     task.half = sbit_node_int(call->node, "precision", 0) == (int64_t)SBIT_F16;
     task.saturate = sbit_node_int(call->node, "saturate", 1) != 0;
     if (task.to_ints) {
-        sbit__qdq_bounds(task.y->dtype, &task.qmin, &task.qmax);
+        sbit__qdq_bounds(to, &task.qmin, &task.qmax);
     }
-    SBIT__TRY(sbit__qdq_layout_of(call, task.x, task.scale, task.zero_point, &task.layout, error));
-    sbit__qdq_all(call, &task, sbit__quantize_run);
-    return SBIT_OK;
+    return sbit__qdq_op(call, &task, sbit__quantize_run, error);
 }
 
 /* >>DequantizeLinear */
@@ -428,18 +434,8 @@ static sbit_status sbit__dequantize_run_op(const sbit_op_call *call, sbit_error 
 {
     sbit__qdq_task task;
     memset(&task, 0, sizeof task);
-    task.y = call->out[0];
-    if (task.y == NULL) {
-        return SBIT_OK;
-    }
-    task.kernels = call->kernels;
-    task.x = call->in[0];
-    task.scale = call->in[1];
-    task.zero_point = sbit__in(call, 2);
-    task.to_ints = sbit__qdq_is_int(task.x->dtype);
-    SBIT__TRY(sbit__qdq_layout_of(call, task.x, task.scale, task.zero_point, &task.layout, error));
-    sbit__qdq_all(call, &task, sbit__dequantize_run);
-    return SBIT_OK;
+    task.to_ints = sbit__qdq_is_int(call->in[0]->dtype);
+    return sbit__qdq_op(call, &task, sbit__dequantize_run, error);
 }
 
 /* >>DynamicQuantizeLinear */

@@ -367,3 +367,58 @@ SBIT__FN sbit_status sbit__window_dims(const sbit_op_call *call, sbit__window *w
     }
     return SBIT_OK;
 }
+
+SBIT__FN sbit_status sbit__pool_shape_of(const sbit_op_call *call, const sbit_type *x, bool global,
+                                         sbit__pool_shape *out, sbit_error *error)
+{
+    sbit__window window;
+    memset(out, 0, sizeof *out);
+    memset(&window, 0, sizeof window);
+    if (!global) {
+        SBIT__TRY(sbit__window_read(call, x->rank - 2, NULL, &window, error));
+        window.may_cut = true;
+    }
+    out->batch = x->dims[0].value;
+    out->channels = x->dims[1].value;
+    out->in_size = out->out_size = 1;
+    for (int32_t i = 2; i < x->rank; i++) {
+        out->in_size *= x->dims[i].value;
+    }
+    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
+        const int32_t from = i - (SBIT__MAX_SPATIAL - window.spatial);
+        out->in[i] = out->out[i] = out->kernel[i] = out->stride[i] = out->dilation[i] = 1;
+        if (from < 0) {
+            continue;
+        }
+        out->in[i] = x->dims[from + 2].value;
+        SBIT__TRY(sbit__window_length(call, &window, from, out->in[i], &out->out[i], error));
+        out->kernel[i] = window.kernel[from];
+        out->stride[i] = window.stride[from];
+        out->dilation[i] = window.dilation[from];
+        out->pad_begin[i] = window.pad_begin[from];
+        out->pad_end[i] = window.pad_end[from];
+        out->out_size *= out->out[i];
+    }
+    if (global) {
+        out->in[SBIT__MAX_SPATIAL - 1] = out->kernel[SBIT__MAX_SPATIAL - 1] = out->in_size;
+    }
+    return SBIT_OK;
+}
+
+/* How many of n taps at start, start + step, ... are below `limit`. */
+static int64_t sbit__pool_below(int64_t start, int64_t step, int64_t n, int64_t limit)
+{
+    const int64_t count = limit > start ? (limit - start - 1) / step + 1 : 0;
+    return count < n ? count : n;
+}
+
+SBIT__FN sbit__pool_taps sbit__pool_taps_of(const sbit__pool_shape *shape, int32_t axis, int64_t at)
+{
+    const int64_t step = shape->dilation[axis], n = shape->kernel[axis], in = shape->in[axis];
+    sbit__pool_taps taps;
+    taps.start = at * shape->stride[axis] - shape->pad_begin[axis];
+    taps.begin = sbit__pool_below(taps.start, step, n, 0);
+    taps.end = sbit__pool_below(taps.start, step, n, in);
+    taps.padded = sbit__pool_below(taps.start, step, n, in + shape->pad_end[axis]);
+    return taps;
+}

@@ -46,6 +46,25 @@ SBIT__FN sbit_status sbit__window_length(const sbit_op_call *call, sbit__window 
 /* The same for dims that may be unknown; an unknown dim that a window leaves as it is stays. */
 SBIT__FN sbit_status sbit__window_dims(const sbit_op_call *call, sbit__window *window,
                                        const sbit_dim *in, sbit_dim *out, sbit_error *error);
+/* Windows of a pool over N, C, positions...: the axes are the last of three, one that is not there is
+ * 1 long. */
+typedef struct sbit__pool_shape {
+    int64_t batch, channels, in_size, out_size; /* sizes: of a plane */
+    int64_t in[SBIT__MAX_SPATIAL], out[SBIT__MAX_SPATIAL];
+    int64_t kernel[SBIT__MAX_SPATIAL], stride[SBIT__MAX_SPATIAL], dilation[SBIT__MAX_SPATIAL];
+    int64_t pad_begin[SBIT__MAX_SPATIAL], pad_end[SBIT__MAX_SPATIAL];
+} sbit__pool_shape;
+/* From the node's attributes, for an input of type x, whose dims are numbers. `global`: one window,
+ * the whole plane as one axis, whatever x's rank is. */
+SBIT__FN sbit_status sbit__pool_shape_of(const sbit_op_call *call, const sbit_type *x, bool global,
+                                         sbit__pool_shape *out, sbit_error *error);
+/* The taps begin..end-1 of window number `at` along an axis lie inside of the input, the first
+ * `padded` ones before the end of its padding; the first tap would be at `start`. */
+typedef struct sbit__pool_taps {
+    int64_t start, begin, end, padded;
+} sbit__pool_taps;
+SBIT__FN sbit__pool_taps sbit__pool_taps_of(const sbit__pool_shape *shape, int32_t axis,
+                                            int64_t at);
 /* Splits `total` cells of padding as auto_pad asks; SAME_LOWER puts the odd one in front. */
 SBIT__FN void sbit__window_split_pad(sbit__window *window, int32_t axis, int64_t total);
 
