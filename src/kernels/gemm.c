@@ -522,7 +522,9 @@ static void sbit__gemm_spread(sbit_ctx *ctx, sbit__gemm_job *job, int64_t n, int
 
 SBIT__FN size_t sbit__gemm_scratch_bytes(const sbit_ctx *ctx, const sbit__gemm *gemm)
 {
-    return sbit__gemm_plan(ctx, gemm).worker_bytes *
+    sbit__gemm most = *gemm;
+    most.bias_rows = true; /* a bias and alpha may be set only at the run: room for panels of a */
+    return sbit__gemm_plan(ctx, &most).worker_bytes *
            (size_t)(gemm->serial ? 1 : sbit_ctx_threads(ctx));
 }
 
