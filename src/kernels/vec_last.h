@@ -69,16 +69,19 @@ SBIT__V_INLINE void SBIT__V(last_put)(int m, int vectors, const sbit__last_store
 /* >>tile */
 
 enum {
-    SBIT__V(last_narrow) = 8 /* rows of a tile with one vector: sums enough to wait for none */
+    SBIT__V(last_narrow) = 8, /* rows of a tile with one vector: sums enough to wait for none */
+    SBIT__V(last_terms) = 8   /* between two fetches, of several lines if need be */
 };
 
-/* sum: m * vectors, row after row */
+/* sum: m * vectors, row after row. Meanwhile `lines` of 16 floats are fetched from `ahead` on. */
 SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
                                        const sbit__last_tile *tile, const float *const *row,
-                                       int64_t first, float *out, int64_t at)
+                                       int64_t first, float *out, int64_t at,
+                                       const float *ahead, int64_t lines)
 {
-    const int64_t lanes = SBIT__V(lanes);
-    const float *w = tile->weights;
+    const int64_t lanes = SBIT__V(lanes), terms = tile->taps * tile->depth;
+    const int64_t step = 16 * (lines * SBIT__V(last_terms) / (terms + 1) + 1);
+    const float *w = tile->weights, *end = ahead + 16 * lines;
     SBIT__UNROLL for (int j = 0; j < vectors; j++)
     {
         SBIT__V(vf) bias = SBIT__V(set_f32)(0.0f);
@@ -98,6 +101,11 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
                                : tile->x + (first + i) * tile->x_step;
         }
         for (int64_t k = 0; k < tile->depth; k++) {
+            if (k % SBIT__V(last_terms) == 0) {
+                for (const float *last = ahead + step; ahead < end && ahead < last; ahead += 16) {
+                    SBIT__PREFETCH(ahead);
+                }
+            }
             SBIT__V(vf) s[SBIT__V(last_v)];
             SBIT__UNROLL for (int j = 0; j < vectors; j++)
             {
@@ -128,13 +136,14 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
 #define SBIT__LAST_CASE(m, v)                                                                      \
     case m: {                                                                                      \
         SBIT__V(vf) sum[(m) * (v)];                                                                \
-        SBIT__V(last_body)(m, v, sum, tile, row, first, out, at);                                  \
+        SBIT__V(last_body)(m, v, sum, tile, row, first, out, at, ahead, lines);                    \
         break;                                                                                     \
     }
 #define SBIT__LAST_ROWS(v, most, more)                                                             \
     SBIT__V_TARGET static void SBIT__V(last_rows##v)(int64_t m, const sbit__last_tile *tile,       \
                                                      const float *const *row, int64_t first,       \
-                                                     float *out, int64_t at)                       \
+                                                     float *out, int64_t at, const float *ahead,   \
+                                                     int64_t lines)                                \
     {                                                                                              \
         switch (m) {                                                                               \
             SBIT__LAST_CASE(1, v)                                                                  \
@@ -146,7 +155,7 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
             more                                                                                   \
         default: {                                                                                 \
             SBIT__V(vf) sum[(most) * (v)];                                                         \
-            SBIT__V(last_body)(most, v, sum, tile, row, first, out, at);                           \
+            SBIT__V(last_body)(most, v, sum, tile, row, first, out, at, ahead, lines);             \
         }                                                                                          \
         }                                                                                          \
     }
@@ -163,28 +172,28 @@ SBIT__V_TARGET static void SBIT__V(last_tile)(const sbit__last_tile *tile, int64
                                               const float *const *row, float *out)
 {
     const int64_t vectors = (tile->columns + SBIT__V(lanes) - 1) / SBIT__V(lanes);
+    const int64_t all = tile->ahead / 16; /* lines */
     const int64_t narrow = SBIT__V(last_narrow), wide = SBIT__V(last_m);
     const int64_t most = vectors == 1 ? narrow : wide;
     for (int64_t i = 0, m = 0; i < rows; i += m) {
         const int64_t left = rows - i, tiles = (left + most - 1) / most, at = i * tile->out_step;
         m = (left + tiles - 1) / tiles;
-        for (int64_t p = tile->ahead * i / rows; p < tile->ahead * (i + m) / rows; p += 16) {
-            SBIT__PREFETCH(tile->next + p);
-        }
+        const int64_t begin = all * i / rows, lines = all * (i + m) / rows - begin;
+        const float *ahead = lines > 0 ? tile->next + begin * 16 : tile->weights;
         switch (vectors) {
         case 1:
-            SBIT__V(last_rows1)(m, tile, row, i, out, at);
+            SBIT__V(last_rows1)(m, tile, row, i, out, at, ahead, lines);
             break;
 #if SBIT__V_LAST > 2
         case 3:
-            SBIT__V(last_rows3)(m, tile, row, i, out, at);
+            SBIT__V(last_rows3)(m, tile, row, i, out, at, ahead, lines);
             break;
         case 4:
-            SBIT__V(last_rows4)(m, tile, row, i, out, at);
+            SBIT__V(last_rows4)(m, tile, row, i, out, at, ahead, lines);
             break;
 #endif
         default:
-            SBIT__V(last_rows2)(m, tile, row, i, out, at);
+            SBIT__V(last_rows2)(m, tile, row, i, out, at, ahead, lines);
         }
     }
 }
