@@ -396,6 +396,27 @@ TEST(padded_channels_go_with_what_they_are_added_to)
     look_end(&l);
 }
 
+/* One more in front and one less behind: as many as before, but each of them another. */
+TEST(channels_that_a_pad_shifts_are_not_those_in_their_places)
+{
+    const int64_t pads[] = {0, 1, 0, 0, 0, -1, 0, 0};
+    looked l;
+    look_begin(&l);
+    build *b = &l.b;
+    const sbit_value_id in = build_input(b, "x", SBIT_F32, "N,3,4,4");
+    const sbit_value_id x = conv(b, "w1", in, "3,3,1,1", 1);
+    const sbit_value_id padded =
+        build_binary(b, "Pad", "pad", x, build_constant(b, "pads", SBIT_I64, "8", pads));
+    const sbit_value_id y = build_binary(b, "Add", "add", padded, conv(b, "w2", in, "3,3,1,1", 1));
+    build_output(b, conv(b, "w3", y, "5,3,1,1", 1));
+    if (look(&l)) {
+        CHECK_EQ_I64(at(&l, "w1", 0, 0), at(&l, "w2", 0, 1));
+        CHECK_EQ_I64(at(&l, "w1", 0, 1), at(&l, "w2", 0, 2));
+        CHECK(at(&l, "w1", 0, 2) != at(&l, "w2", 0, 2));
+    }
+    look_end(&l);
+}
+
 TEST(what_all_channels_share_is_kept)
 {
     looked l;

@@ -1796,12 +1796,27 @@ TEST(gates_of_a_recurrent_layer_are_ranked_by_themselves)
 
 /* ---- files, collectors */
 
+static int64_t kept_of_all(const sbit_sparse *sparse)
+{
+    int64_t kept = 0;
+    for (size_t i = 0; i < sbit_sparse_mask_count(sparse); i++) {
+        sbit_mask mask;
+        CHECK_EQ_I64(sbit_sparse_mask(sparse, i, &mask), SBIT_OK);
+        kept += mask.kept;
+    }
+    return kept;
+}
+
 TEST(masks_go_to_a_file_and_come_back)
 {
     const char *const paths[4] = {SBIT_TEST_TMP "/masks_a.json", SBIT_TEST_TMP "/masks_b.json", SBIT_TEST_TMP "/masks_masked.onnx", SBIT_TEST_TMP "/masks_shrunk.onnx"};
     const sbit_sparse_files all = {paths[3], paths[2], paths[0], NULL}, only_masks = {NULL, NULL, paths[1], NULL};
     static const char *const wrong[] = {"[1]", "{\"first\": 3}", "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1]}}}",
-                                        "{\"first\": {\"weight\": {\"shape\": [[4], 1, 1, 1], \"runs\": [4]}}}",
+                                        "{\"second\": {\"weight\": {\"runs\": [1, 7], \"shape\": [2, 4, 1, 1]}}, \"first\": {\"weight\": {}}}",
+                                        "{\"second\": {\"weight\": {\"runs\": [1, 7], \"shape\": [2, 4, 1, 1]}}",
+                                        "{\"second\": {\"weight\": {\"runs\": [1, 7,], \"shape\": [2, 4, 1, 1]}}}",
+                                        "{\"second\": {\"weight\": {\"runs\": [1, 7], \"shape\": [2, 4, 1, 1]}}} 1",
+                                        "{\"first\": {\"weight\": {\"shape\": [5, 1, 1, 1], \"runs\": [4]}}}",
                                         "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [3]}}}",
                                         "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [3, 9]}}}"};
     build b;
@@ -1844,14 +1859,23 @@ TEST(masks_go_to_a_file_and_come_back)
         sbit_graph_destroy(graph);
         graph = NULL;
     }
+    const int64_t before = kept_of_all(sparse[1]);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         FILE *file = fopen(paths[1], "wb");
         if (CHECK(file != NULL)) {
             fputs(wrong[i], file);
             fclose(file);
         }
-        CHECK_STATUS(sbit_sparse_load_masks(sparse[1], paths[1], true, &b.error),
-                     strstr(wrong[i], "[[") != NULL ? SBIT_ERR_SHAPE : SBIT_ERR_CONFIG, b.error);
+        CHECK_STATUS(sbit_sparse_load_masks(sparse[1], paths[1], false, &b.error),
+                     strstr(wrong[i], "[5") != NULL ? SBIT_ERR_SHAPE : SBIT_ERR_CONFIG, b.error);
+        CHECK_MSG(kept_of_all(sparse[1]) == before, "a part of %s was set", wrong[i]);
+    }
+    FILE *file = fopen(paths[1], "wb"); /* of any size */
+    if (CHECK(file != NULL)) {
+        fprintf(file, "%*s{\"first\": {\"weight\": {\"runs\": [0, 4], \"shape\": [4, 1, 1, 1]}}}\n", 1100000, "");
+        fclose(file);
+        CHECK_OK(sbit_sparse_load_masks(sparse[1], paths[1], false, &b.error), b.error);
+        CHECK(kept_of_all(sparse[1]) < before);
     }
     /* squashed: zeros stay with the masks off */
     sbit_sparse_switch_masks(sparse[0], false);

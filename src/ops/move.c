@@ -1051,6 +1051,14 @@ static sbit_status sbit__pads_read(const sbit_op_call *call, int32_t rank, sbit_
     return SBIT_OK;
 }
 
+SBIT__FN bool sbit__pads_spare(const sbit_op_call *call, int32_t rank, int32_t axis)
+{
+    sbit__pads pads;
+    return sbit__pads_read(call, rank, &pads, NULL) == SBIT_OK && pads.known &&
+           sbit__dim_known(pads.before[axis]) && pads.before[axis].value == 0 &&
+           sbit__dim_known(pads.after[axis]) && pads.after[axis].value == 0;
+}
+
 static sbit_status sbit__pad_mode_of(const sbit_op_call *call, sbit__pad_mode *mode,
                                      sbit_error *error)
 {

@@ -237,6 +237,9 @@ SBIT__INLINE void sbit__real_set(bool wide, void *data, int64_t index, double va
     }
 }
 
+/* move.c: a Pad is known to add and cut nothing along this axis. */
+SBIT__FN bool sbit__pads_spare(const sbit_op_call *call, int32_t rank, int32_t axis);
+
 #ifdef __cplusplus
 }
 #endif

@@ -138,101 +138,215 @@ SBIT__FN void sbit__masks_print(const sbit_sparse *sparse, sbit_json *to)
     sbit_json_close(to, '}');
 }
 
-/* >>reading */
+/* >>reading: what a mask is set to is kept aside until all of the file is known to be right */
 
-static sbit_status sbit__masks_fail(const sbit_yaml *at, const char *what, sbit_error *error)
+typedef struct sbit__mask_found {
+    struct sbit__mask_found *next;
+    sbit_value_id value;
+    uint8_t *keep;
+    int64_t count;
+    uint8_t *to; /* in the arena of the sparse */
+} sbit__mask_found;
+
+typedef struct sbit__mask_text {
+    sbit_sparse *sparse;
+    const char *at, *end;
+    int line;
+    const char *layer; /* that is read */
+    sbit__mask_found *found;
+    const char *name; /* of found, in the file */
+    int64_t done;     /* so much of found->keep, or so many dims of its shape */
+    bool shape, runs; /* were read */
+    int64_t number;   /* of runs, so far */
+    sbit__arena arena;
+    sbit_error *error;
+} sbit__mask_text;
+
+static sbit_status sbit__masks_fail(const sbit__mask_text *t, const char *what)
 {
-    return sbit__fail(error, SBIT_ERR_CONFIG, NULL, "masks, line %d: %s", (int)at->line, what);
+    return sbit__fail(t->error, SBIT_ERR_CONFIG, NULL, "masks, line %d: %s", t->line, what);
 }
 
-static const sbit_yaml *sbit__masks_list(const sbit_yaml *map, const char *key)
+/* What comes behind white space is c. */
+static bool sbit__masks_next(sbit__mask_text *t, char c, bool take)
 {
-    for (size_t i = 0; map->kind == SBIT_YAML_MAP && i < map->count; i++) {
-        if (sbit__streq(map->items[i].key, key) && map->items[i].kind == SBIT_YAML_LIST) {
-            return &map->items[i];
-        }
+    while (t->at < t->end && (*t->at == ' ' || *t->at == '\t' || *t->at == '\r' || *t->at == '\n')) {
+        t->line += *t->at++ == '\n' ? 1 : 0;
     }
-    return NULL;
+    const bool is = t->at < t->end && *t->at == c;
+    t->at += is && take ? 1 : 0;
+    return is;
 }
 
-static sbit_status sbit__masks_take(sbit_sparse *sparse, const char *name, const sbit_yaml *at, bool start,
-                                    sbit_error *error)
+/* A string and its colon; copied to the arena. */
+static sbit_status sbit__masks_key(sbit__mask_text *t, const char **out)
 {
-    const sbit_yaml *shape = sbit__masks_list(at, "shape"), *runs = sbit__masks_list(at, "runs");
-    const sbit_value_id id = sbit__mask_find(sparse, name);
-    const sbit_tensor *tensor =
-        id.idx != 0 && sbit_graph_value(sparse->graph, id)->is_constant ? &sbit_graph_value(sparse->graph, id)->constant : NULL;
-    if (shape == NULL || runs == NULL) {
-        return sbit__masks_fail(at, "{\"shape\": [...], \"runs\": [...]} is expected", error);
+    sbit_yaml_doc *doc = NULL;
+    bool is = sbit__masks_next(t, '"', true);
+    const char *first = t->at - 1;
+    for (; is && t->at < t->end && *t->at != '"'; t->at++) {
+        t->at += *t->at == '\\' && t->end - t->at > 1 ? 1 : 0;
+        is = *t->at != '\n';
     }
-    bool same = tensor != NULL && shape->count == (size_t)tensor->rank;
-    for (size_t d = 0; same && d < shape->count; d++) {
-        int64_t dim = 0;
-        same = shape->items[d].kind == SBIT_YAML_SCALAR &&
-               sbit__parse_i64(shape->items[d].text, &dim) && dim == tensor->dims[d];
+    if (!is || !sbit__masks_next(t, '"', true)) {
+        return sbit__masks_fail(t, "a name in quotes is expected");
     }
-    if (!same) {
-        return sbit__fail(error, tensor == NULL ? SBIT_ERR_NOT_FOUND : SBIT_ERR_SHAPE, name,
-                          tensor == NULL ? "masks: nothing is called '%s'" : "masks: '%s' has another shape", name);
+    SBIT__TRY(sbit_yaml_parse(t->sparse->ctx, first, (size_t)(t->at - first), &doc, t->error)); /* its escapes */
+    const char *text = sbit_yaml_root(doc)->text;
+    *out = sbit__arena_strdup(&t->arena, text, strlen(text));
+    sbit_yaml_destroy(doc);
+    if (*out == NULL) {
+        return sbit__fail_oom(t->error, (size_t)(t->at - first));
     }
-    const int64_t count = sbit_tensor_count(tensor);
-    const sbit_allocator *a = sbit_ctx_allocator(sparse->ctx);
-    uint8_t *keep = (uint8_t *)sbit__alloc(a, (size_t)count + 1);
-    int64_t done = 0;
-    if (keep == NULL) {
-        return sbit__fail_oom(error, (size_t)count);
-    }
-    for (size_t i = 0; i < runs->count && done >= 0; i++) {
-        int64_t run = -1;
-        if (runs->items[i].kind != SBIT_YAML_SCALAR || !sbit__parse_i64(runs->items[i].text, &run) || run < 0 ||
-            run > count - done) {
-            done = -1;
-        } else {
-            memset(keep + done, i % 2 == 0, (size_t)run);
-            done += run;
-        }
-    }
-    const sbit_status status = done != count ? sbit__masks_fail(runs, "runs do not add up to the shape", error)
-                               : start       ? sbit_sparse_start_mask(sparse, name, keep, count, error)
-                                             : sbit_sparse_set_mask(sparse, name, keep, count, error);
-    sbit__free(a, keep, (size_t)count + 1);
-    return status;
+    return sbit__masks_next(t, ':', true) ? SBIT_OK : sbit__masks_fail(t, "a colon is expected");
 }
 
-static sbit_status sbit__masks_layer(sbit_sparse *sparse, const sbit_yaml *layer, bool start, sbit_error *error)
+static sbit_status sbit__masks_object(sbit__mask_text *t, const char *what,
+                                      sbit_status (*member)(sbit__mask_text *t, const char *key))
 {
-    const sbit_allocator *a = sbit_ctx_allocator(sparse->ctx);
-    sbit_status status = layer->kind == SBIT_YAML_MAP ? SBIT_OK
-                                                      : sbit__masks_fail(layer, "{layer: {weight: {...}}} is expected", error);
-    for (size_t i = 0; i < layer->count && status == SBIT_OK; i++) {
-        const sbit_yaml *at = &layer->items[i];
-        sbit__text name;
-        sbit__text_init(&name, a);
-        if (sbit__streq(at->key, "constant")) {
-            sbit__text_printf(&name, "%s", layer->key);
-        } else {
-            sbit__text_printf(&name, "%s.%s", layer->key, at->key);
-        }
-        status = name.failed ? sbit__fail_oom(error, name.size) : sbit__masks_take(sparse, name.data, at, start, error);
-        sbit__text_deinit(&name);
+    if (!sbit__masks_next(t, '{', true)) {
+        return sbit__masks_fail(t, what);
     }
-    return status;
+    if (sbit__masks_next(t, '}', true)) {
+        return SBIT_OK;
+    }
+    do {
+        const char *key = NULL;
+        SBIT__TRY(sbit__masks_key(t, &key));
+        SBIT__TRY(member(t, key));
+    } while (sbit__masks_next(t, ',', true));
+    return sbit__masks_next(t, '}', true) ? SBIT_OK : sbit__masks_fail(t, "',' or '}' is expected");
+}
+
+static sbit_status sbit__masks_dim(sbit__mask_text *t, int64_t value)
+{
+    const sbit_tensor *tensor = &sbit_graph_value(t->sparse->graph, t->found->value)->constant;
+    return t->done++ < tensor->rank && value == tensor->dims[t->done - 1]
+               ? SBIT_OK
+               : sbit__fail(t->error, SBIT_ERR_SHAPE, t->name, "masks: '%s' has another shape", t->name);
+}
+
+static sbit_status sbit__masks_run(sbit__mask_text *t, int64_t value)
+{
+    if (value > t->found->count - t->done) {
+        return sbit__masks_fail(t, "runs do not add up to the shape");
+    }
+    memset(t->found->keep + t->done, t->number++ % 2 == 0, (size_t)value);
+    t->done += value;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__masks_numbers(sbit__mask_text *t, sbit_status (*each)(sbit__mask_text *t, int64_t value))
+{
+    t->done = t->number = 0;
+    if (!sbit__masks_next(t, '[', true)) {
+        return sbit__masks_fail(t, "a list of numbers is expected");
+    }
+    if (sbit__masks_next(t, ']', true)) {
+        return SBIT_OK;
+    }
+    do {
+        int64_t value = 0;
+        sbit__masks_next(t, '0', false);
+        if (t->at == t->end || *t->at < '0' || *t->at > '9') {
+            return sbit__masks_fail(t, "a number that is not negative is expected");
+        }
+        for (; t->at < t->end && *t->at >= '0' && *t->at <= '9'; t->at++) { /* too large is too large */
+            value = value < INT64_MAX / 16 ? value * 10 + (*t->at - '0') : value;
+        }
+        SBIT__TRY(each(t, value));
+    } while (sbit__masks_next(t, ',', true));
+    return sbit__masks_next(t, ']', true) ? SBIT_OK : sbit__masks_fail(t, "',' or ']' is expected");
+}
+
+static sbit_status sbit__masks_entry(sbit__mask_text *t, const char *key)
+{
+    if (sbit__streq(key, "shape")) {
+        const int32_t rank = sbit_graph_value(t->sparse->graph, t->found->value)->constant.rank;
+        SBIT__TRY(sbit__masks_numbers(t, sbit__masks_dim));
+        t->shape = true;
+        return t->done == rank ? SBIT_OK
+                               : sbit__fail(t->error, SBIT_ERR_SHAPE, t->name, "masks: '%s' has another shape", t->name);
+    }
+    if (sbit__streq(key, "runs")) {
+        SBIT__TRY(sbit__masks_numbers(t, sbit__masks_run));
+        t->runs = true;
+        return t->done == t->found->count ? SBIT_OK : sbit__masks_fail(t, "runs do not add up to the shape");
+    }
+    return sbit__masks_fail(t, "{\"shape\": [...], \"runs\": [...]} is expected");
+}
+
+static sbit_status sbit__masks_part(sbit__mask_text *t, const char *key)
+{
+    sbit__mask_found *found = (sbit__mask_found *)sbit__arena_array(&t->arena, 1, sizeof *found);
+    t->name = sbit__streq(key, "constant") ? t->layer : sbit__arena_printf(&t->arena, "%s.%s", t->layer, key);
+    if (found == NULL || t->name == NULL) {
+        return sbit__fail_oom(t->error, sizeof *found);
+    }
+    memset(found, 0, sizeof *found);
+    found->value = sbit__mask_find(t->sparse, t->name);
+    if (found->value.idx == 0 || !sbit_graph_value(t->sparse->graph, found->value)->is_constant) {
+        return sbit__fail(t->error, SBIT_ERR_NOT_FOUND, t->name, "masks: nothing is called '%s'", t->name);
+    }
+    found->count = sbit_tensor_count(&sbit_graph_value(t->sparse->graph, found->value)->constant);
+    found->keep = (uint8_t *)sbit__arena_alloc(&t->arena, (size_t)found->count + 1);
+    if (found->keep == NULL) {
+        return sbit__fail_oom(t->error, (size_t)found->count);
+    }
+    found->next = t->found;
+    t->found = found;
+    t->shape = t->runs = false;
+    SBIT__TRY(sbit__masks_object(t, "{\"shape\": [...], \"runs\": [...]} is expected", sbit__masks_entry));
+    return t->shape && t->runs ? SBIT_OK : sbit__masks_fail(t, "{\"shape\": [...], \"runs\": [...]} is expected");
+}
+
+static sbit_status sbit__masks_layer(sbit__mask_text *t, const char *key)
+{
+    t->layer = key;
+    return sbit__masks_object(t, "{layer: {weight: {...}}} is expected", sbit__masks_part);
+}
+
+static sbit_status sbit__masks_set(sbit__mask_text *t, uint8_t **masks)
+{
+    for (sbit__mask_found *f = t->found; f != NULL; f = f->next) {
+        f->to = masks[f->value.idx] != NULL
+                    ? masks[f->value.idx]
+                    : (uint8_t *)sbit__arena_alloc(&t->sparse->arena, (size_t)f->count + 1);
+        if (f->to == NULL) {
+            return sbit__fail_oom(t->error, (size_t)f->count);
+        }
+    }
+    for (sbit__mask_found *f = t->found; f != NULL; f = f->next) {
+        memcpy(f->to, f->keep, (size_t)f->count);
+        masks[f->value.idx] = f->to;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__masks_read(sbit__mask_text *t)
+{
+    SBIT__TRY(sbit__masks_object(t, "an object is expected", sbit__masks_layer));
+    sbit__masks_next(t, '\0', false);
+    return t->at == t->end ? SBIT_OK : sbit__masks_fail(t, "something comes behind the object");
 }
 
 SPARSEBIT_API sbit_status sbit_sparse_load_masks(sbit_sparse *sparse, const char *path, bool start,
                                                  sbit_error *error)
 {
+    sbit__mask_text text;
     sbit__file file;
-    sbit_yaml_doc *doc = NULL;
     SBIT__TRY(sbit__file_open(sbit_ctx_allocator(sparse->ctx), path, &file, error));
-    sbit_status status = sbit_yaml_parse(sparse->ctx, (const char *)file.data, file.size, &doc, error);
+    memset(&text, 0, sizeof text);
+    text.sparse = sparse;
+    text.at = (const char *)file.data;
+    text.end = text.at + file.size;
+    text.line = 1;
+    text.error = error;
+    sbit__arena_init(&text.arena, sbit_ctx_allocator(sparse->ctx));
+    sbit_status status = sbit__masks_read(&text);
+    status = status == SBIT_OK ? sbit__masks_set(&text, start ? sparse->start : sparse->keep) : status;
+    sparse->masks_fit = sparse->masks_fit && (start || status != SBIT_OK);
+    sbit__arena_deinit(&text.arena);
     sbit__file_close(&file);
-    SBIT__TRY(status);
-    const sbit_yaml *root = sbit_yaml_root(doc);
-    status = root->kind == SBIT_YAML_MAP ? SBIT_OK : sbit__masks_fail(root, "an object is expected", error);
-    for (size_t i = 0; i < root->count && status == SBIT_OK; i++) {
-        status = sbit__masks_layer(sparse, &root->items[i], start, error);
-    }
-    sbit_yaml_destroy(doc);
     return status;
 }

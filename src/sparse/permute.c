@@ -3,19 +3,25 @@
  * Pool and Yu 2021. Which inputs of a layer are neighbours is free as long as everything that holds
  * these channels agrees: classes of channels that occur equally often everywhere may exchange places.
  * Exchanges are drawn at random, and stay where N of M then keeps more of the scores of all layers that
- * read them: never less. At the end the model is run with the old and the new places and compared.
+ * read them: never less. What a block keeps is found for many lines at a time. At the end the model is run with the old and the new places and compared.
  */
 #include "sparse_private.h"
 
 #include <math.h>   /* fabs */
 #include <stdlib.h> /* qsort */
 
+enum {
+    SBIT__PERMUTE_CHUNK = 256 /* lines */
+};
+
 /* The columns of a layer with N of M, or of one group of a convolution. */
 typedef struct sbit__columns {
-    const int32_t *labels; /* [count] */
+    const sbit_ctx *ctx;
+    int32_t *classes;      /* [count]; -1: none */
     int64_t count, lines;  /* lines: rows and what is neither */
     int64_t n, m;          /* n of m go */
     float *scores;         /* [count][lines] */
+    float *lowest;         /* [n + 2][SBIT__PERMUTE_CHUNK], scratch */
     int64_t *source;       /* [count]: the column whose scores are there now */
     double *kept;          /* of every block of m */
     int64_t *stamp;        /* of every block: the exchange that looked at it last */
@@ -99,31 +105,56 @@ static void sbit__permute_kinds(sbit__permute *p)
 
 /* >>what is kept */
 
-static double sbit__columns_block(const sbit__columns *t, int64_t block)
+static double sbit__columns_sum(const float *x, int64_t n)
+{
+    double sums[4] = {0.0};
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        sums[0] += (double)x[i];
+        sums[1] += (double)x[i + 1];
+        sums[2] += (double)x[i + 2];
+        sums[3] += (double)x[i + 3];
+    }
+    for (; i < n; i++) {
+        sums[0] += (double)x[i];
+    }
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+/* What n of m keeps of n lines from `line` on: of every line the smallest so far stay aside, ascending,
+ * and what they push out is kept. */
+static double sbit__columns_chunk(const sbit__columns *t, int64_t block, int64_t line, int64_t n)
 {
     const int64_t first = block * t->m, width = first + t->m < t->count ? t->m : t->count - first;
     const int64_t gone = t->n - (t->m - width);
-    double sum = 0.0;
-    for (int64_t line = 0; line < t->lines; line++) {
-        float low[64]; /* the smallest so far, ascending */
-        int64_t lows = 0;
-        for (int64_t i = 0; i < width; i++) {
-            float x = t->scores[t->source[first + i] * t->lines + line];
-            sum += (double)x;
-            for (int64_t k = 0; k < lows; k++) {
-                const float y = low[k];
-                low[k] = x < y ? x : y;
-                x = x < y ? y : x;
-            }
-            if (lows < gone) {
-                low[lows++] = x;
-            }
-        }
+    const sbit_kernels *kernels = sbit__kernels(t->ctx);
+    float *spare[2] = {t->lowest + t->n * SBIT__PERMUTE_CHUNK, t->lowest + (t->n + 1) * SBIT__PERMUTE_CHUNK};
+    double kept = 0.0;
+    for (int64_t i = 0, lows = 0; i < width; i++) {
+        const float *x = t->scores + t->source[first + i] * t->lines + line;
         for (int64_t k = 0; k < lows; k++) {
-            sum -= (double)low[k];
+            float *low = t->lowest + k * SBIT__PERMUTE_CHUNK;
+            kernels->f32_binary(SBIT__BINARY_MAX, n, low, 1, x, 1, spare[k % 2]);
+            kernels->f32_binary(SBIT__BINARY_MIN, n, low, 1, x, 1, low);
+            x = spare[k % 2];
+        }
+        if (lows < gone) {
+            memcpy(t->lowest + lows++ * SBIT__PERMUTE_CHUNK, x, (size_t)n * sizeof *x);
+        } else {
+            kept += sbit__columns_sum(x, n);
         }
     }
-    return sum;
+    return kept;
+}
+
+static double sbit__columns_block(const sbit__columns *t, int64_t block)
+{
+    double kept = 0.0;
+    for (int64_t line = 0; line < t->lines; line += SBIT__PERMUTE_CHUNK) {
+        const int64_t left = t->lines - line;
+        kept += sbit__columns_chunk(t, block, line, left < SBIT__PERMUTE_CHUNK ? left : SBIT__PERMUTE_CHUNK);
+    }
+    return kept;
 }
 
 /* Part of all scores that is kept. */
@@ -150,18 +181,21 @@ static sbit_status sbit__columns_make(sbit__permute *p, const sbit__sparse_layer
     sbit__columns *t = &p->columns[p->column_count++];
     int64_t inner = 1, at = 0;
     memset(t, 0, sizeof *t);
+    t->ctx = p->sparse->ctx;
     t->count = w->dims[member->axis];
-    t->labels = member->labels + part * t->count;
     t->lines = sbit_tensor_count(w) / member->parts / t->count;
     t->n = layer->settings.n_of_m[0];
     t->m = layer->settings.n_of_m[1];
     const size_t blocks = (size_t)((t->count + t->m - 1) / t->m);
+    t->classes = (int32_t *)sbit__arena_array(&p->arena, (size_t)t->count, sizeof(int32_t));
     t->scores = (float *)sbit__arena_array(&p->arena, (size_t)(t->count * t->lines), sizeof(float));
+    t->lowest = (float *)sbit__arena_array(&p->arena, (size_t)(t->n + 2) * SBIT__PERMUTE_CHUNK, sizeof(float));
     t->source = (int64_t *)sbit__arena_array(&p->arena, (size_t)t->count, sizeof(int64_t));
     t->places = (int64_t *)sbit__arena_array(&p->arena, (size_t)t->count, sizeof(int64_t));
     t->kept = (double *)sbit__arena_array(&p->arena, blocks, sizeof(double));
     t->stamp = (int64_t *)sbit__arena_array(&p->arena, blocks, sizeof(int64_t));
-    if (t->scores == NULL || t->source == NULL || t->places == NULL || t->kept == NULL || t->stamp == NULL) {
+    if (t->classes == NULL || t->scores == NULL || t->lowest == NULL || t->source == NULL || t->places == NULL ||
+        t->kept == NULL || t->stamp == NULL) {
         return sbit__fail_oom(error, (size_t)(t->count * t->lines) * sizeof(float));
     }
     for (int32_t i = member->axis + 1; i < w->rank; i++) {
@@ -177,6 +211,7 @@ static sbit_status sbit__columns_make(sbit__permute *p, const sbit__sparse_layer
     }
     for (int64_t c = 0; c < t->count; c++) {
         t->source[c] = c;
+        t->classes[c] = sbit__class_of(&p->sparse->labeler, &p->sparse->groups, member->labels[part * t->count + c]);
     }
     for (size_t b = 0; b < blocks; b++) {
         t->kept[b] = sbit__columns_block(t, (int64_t)b);
@@ -221,23 +256,32 @@ static sbit_status sbit__permute_columns(sbit__permute *p, sbit_error *error)
 
 /* >>exchanges */
 
-/* Where the classes order[0..n-1] lie; false: no column is one of them. */
+/* Where the classes order[0..n-1] lie, each equally often; false: no column is one of them. */
 static bool sbit__permute_places(sbit__permute *p, const sbit__kind_place *order, int32_t n)
 {
     bool any = false;
     for (size_t i = 0; i < p->column_count; i++) {
         sbit__columns *t = &p->columns[i];
-        t->times = 0;
+        int64_t found = 0;
         for (int32_t k = 0; k < n; k++) {
-            int64_t times = 0;
-            for (int64_t c = 0; c < t->count; c++) {
-                if (sbit__class_of(&p->sparse->labeler, &p->sparse->groups, t->labels[c]) == order[k].class_idx) {
-                    t->places[(int64_t)k * t->times + times++] = c; /* times is right from the first class on */
-                }
+            p->seen[order[k].class_idx] = k + 1;
+        }
+        for (int64_t c = 0; c < t->count; c++) {
+            found += t->classes[c] >= 0 && p->seen[t->classes[c]] > 0 ? 1 : 0;
+        }
+        t->times = found / n;
+        for (int32_t k = 0; k < n; k++) { /* the next free of its places, from 1 */
+            p->seen[order[k].class_idx] = (int32_t)(k * t->times) + 1;
+        }
+        for (int64_t c = 0; c < t->count; c++) {
+            if (t->classes[c] >= 0 && p->seen[t->classes[c]] > 0) {
+                t->places[p->seen[t->classes[c]]++ - 1] = c;
             }
-            t->times = times;
         }
         any = any || t->times > 0;
+    }
+    for (int32_t k = 0; k < n; k++) {
+        p->seen[order[k].class_idx] = 0;
     }
     return any;
 }

@@ -602,9 +602,8 @@ static const char *sbit__mover_refuses(const sbit__mover *mover)
 static bool sbit__frame_only_pads(const sbit__label_frame *frame)
 {
     const sbit__channel_labels *x = sbit__frame_in(frame, 0);
-    if (!sbit__is_op(frame->node, "Pad") || x == NULL ||
-        x->form != SBIT__LABELS_AXIS || x->rank != frame->out_type[0]->rank ||
-        frame->out_type[0]->dims[x->axis].value != x->dims[x->axis]) {
+    if (!sbit__is_op(frame->node, "Pad") || x == NULL || x->form != SBIT__LABELS_AXIS ||
+        !sbit__pads_spare(&frame->op, x->rank, x->axis)) {
         return false;
     }
     for (int64_t i = 1; i < x->dims[x->axis]; i++) {

@@ -162,8 +162,8 @@ SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *
 SPARSEBIT_API sbit_status sbit_sparse_start_mask(sbit_sparse *sparse, const char *name,
                                                  const uint8_t *keep, int64_t count,
                                                  sbit_error *error);
-/* sbit_sparse_set_mask of all that a JSON file of sbit_sparse_export (at most 1 MiB) has, or
- * sbit_sparse_start_mask. Errors: IO, CONFIG with the line, NOT_FOUND, SHAPE. */
+/* sbit_sparse_set_mask of all that a JSON file of sbit_sparse_export has, or sbit_sparse_start_mask; of
+ * none after an error: IO, CONFIG with the line, NOT_FOUND, SHAPE. */
 SPARSEBIT_API sbit_status sbit_sparse_load_masks(sbit_sparse *sparse, const char *path, bool start,
                                                  sbit_error *error);
 /* What is masked is 0 in sbit_sparse_graph from now on, changes of sparsers and repairs are its weights

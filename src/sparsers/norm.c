@@ -2,6 +2,7 @@
  *
  *     l1norm  sum |w|          l0norm  how many are not zero
  *     l2norm  sqrt(sum w^2)    random  a number drawn for each unit
+ *     linfnorm  the largest |w| of a row
  *     level   |w| of elements  slim    |gamma| of the BatchNormalization behind the layer
  *     fpgm    sum over the other rows of the distance (L2, or L1) to them: what lies near the
  *             middle of all rows can be replaced by them (He et al. 2019)
@@ -58,6 +59,22 @@ static sbit_status sbit__l2norm_score(const void *state, const sbit_sparser_call
     for (int64_t i = 0; !single && i < call->units->count;
          i++) { /* of elements blocks are summed */
         score[i] = sqrt(score[i]);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__linfnorm_score(const void *state, const sbit_sparser_call *call,
+                                        double *score, sbit_error *error)
+{
+    const float *w = (const float *)call->weight.data;
+    sbit_runs runs = sbit_runs_of(call->units);
+    (void)state;
+    (void)error;
+    memset(score, 0, (size_t)call->units->count * sizeof *score);
+    while (sbit_runs_next(&runs)) {
+        for (int64_t i = 0; i < runs.count; i++) {
+            score[runs.part] = fmax(score[runs.part], fabs((double)w[runs.at + i]));
+        }
     }
     return SBIT_OK;
 }
@@ -162,6 +179,8 @@ SBIT__NORM_ROW(level, "absolute value (NNI's level)", NULL, 0, SBIT_GRANULARITY_
 SBIT__NORM_ROW(l2norm, "root of the sum of squares", NULL, 0, SBIT__ANY_UNIT, 0, sbit__l2norm_score)
 SBIT__NORM_ROW(l0norm, "number of values that are not zero", NULL, 0, SBIT_GRANULARITY_ROW, 0,
                sbit__l0norm_score)
+SBIT__NORM_ROW(linfnorm, "the largest absolute value", NULL, 0, SBIT_GRANULARITY_ROW, 0,
+               sbit__linfnorm_score)
 SBIT__NORM_ROW(fpgm, "sum of distances to all other rows", sbit__fpgm_keys, 1, SBIT_GRANULARITY_ROW,
                0, sbit__fpgm_score)
 SBIT__NORM_ROW(random, "a random order", sbit__random_keys, 1, SBIT__ANY_UNIT, 0,

@@ -20,6 +20,7 @@ extern "C" {
     X(level)                                                                                       \
     X(l2norm)                                                                                      \
     X(l0norm)                                                                                      \
+    X(linfnorm)                                                                                    \
     X(fpgm)                                                                                        \
     X(random)                                                                                      \
     X(slim)                                                                                        \
