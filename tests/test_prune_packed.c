@@ -297,6 +297,81 @@ TEST(budgets_count_what_the_file_holds)
     sbit_ctx_destroy(ctx);
 }
 
+/* A table of times in which the first layer takes 10 us a unit and nothing else anything: half of the
+ * time is half of the units, whatever the integers are packed in. */
+TEST(a_budget_of_time_holds_for_quantized_models)
+{
+    static const char *const formats[] = {"qdq", "qoperator"};
+    static const char *const plain[][2] = {{NULL, NULL}};
+    static const char *const prune = "SPARSER: {TYPE: structured, STRATEGY: l1norm}\n";
+    const char *path = SBIT_TEST_TMP "/packed_times.json";
+    float data[16 * 32];
+    sbit_rng rng = sbit_rng_seed(7);
+    for (int i = 0; i < 16 * 32; i++) {
+        data[i] = sbit_rng_normal(&rng);
+    }
+    const sbit_tensor x = build_tensor(SBIT_F32, "16,32", data);
+    for (int f = 0; f < 2; f++) {
+        build b;
+        sbit_feed feed;
+        sbit_feed_desc desc;
+        sbit_sparse_budget budget;
+        sbit_graph *q = NULL, *packed = NULL, *graph = NULL, *out = NULL;
+        sbit_sparse *sparse = NULL;
+        sbit_sconfig *config = NULL;
+        memset(&desc, 0, sizeof desc);
+        memset(&budget, 0, sizeof budget);
+        desc.inputs = &x;
+        desc.input_count = 1;
+        build_begin(&b, 17);
+        mlp(&b, "64", 64);
+        CHECK_OK(sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), b.error);
+        q = quantized(&b, b.graph, plain, &feed);
+        if (q != NULL && CHECK_OK(sbit_format_convert(q, formats[f], &packed, &b.error), b.error) &&
+            CHECK_OK(sbit_sconfig_read(b.ctx, prune, strlen(prune), &config, &b.error), b.error) &&
+            CHECK_OK(sbit_sparse_create(packed, config, &sparse, &b.error), b.error) &&
+            CHECK_OK(sbit_sparse_masked(sparse, &graph, &b.error), b.error)) { /* as what is timed: its names */
+            const sbit_node *layer = node_of(graph, f == 0 ? "MatMul" : "QLinearMatMul", 0);
+            FILE *file = fopen(path, "wb");
+            for (sbit_node_id id = sbit_graph_first(graph); file != NULL && id.idx != 0; id = sbit_graph_next(graph, id)) {
+                const sbit_node *node = sbit_graph_node(graph, id);
+                const char *name = sbit_graph_value(graph, node->outputs[0])->name;
+                fprintf(file, "%s\"%s\": [%s]", id.idx == sbit_graph_first(graph).idx ? "{\"microseconds\": {" : ", ", name,
+                        node == layer ? "0, 0, 2048, 640" : "1, 0");
+            }
+            if (CHECK(file != NULL)) {
+                fputs("}}", file);
+                fclose(file);
+            }
+            budget.latency = 0.5;
+            if (CHECK_OK(sbit_latency_load(b.ctx, path, &budget.times, &b.error), b.error)) {
+                CHECK_OK(sbit_sparse_fit(sparse, &budget, NULL, &b.error), b.error);
+                CHECK_OK(sbit_sparse_shrink(sparse, NULL, &out, &b.error), b.error);
+            }
+            if (out != NULL) { /* 32 units are left, as integers */
+                const sbit_node *node = node_of(out, f == 0 ? "DequantizeLinear" : "QLinearMatMul", f == 0 ? 1 : 0);
+                bool found = false;
+                for (size_t i = 0; node != NULL && i < node->input_count; i++) {
+                    const sbit_value_info *value = sbit_graph_value(out, node->inputs[i]);
+                    found = found || (value->is_constant && value->constant.dtype == SBIT_I8 && value->constant.rank == 2 &&
+                                      value->constant.dims[0] == 32 && value->constant.dims[1] == 32);
+                }
+                CHECK_MSG(found, "%s", formats[f]);
+            }
+            sbit_latency_destroy(budget.times);
+        }
+        remove(path);
+        sbit_graph_destroy(graph);
+        sbit_graph_destroy(out);
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        sbit_graph_destroy(packed);
+        sbit_graph_destroy(q);
+        sbit_feed_close(&feed);
+        build_end(&b);
+    }
+}
+
 /* ---- biases that stay: what every activation of torch's pruner makes of a removed channel goes into the layer
  * behind, as the ONNX nodes that torch writes for it */
 
