@@ -149,10 +149,11 @@ static double sbit__columns_chunk(const sbit__columns *t, int64_t block, int64_t
 
 static double sbit__columns_block(const sbit__columns *t, int64_t block)
 {
+    const int64_t chunk = SBIT__PERMUTE_CHUNK;
     double kept = 0.0;
-    for (int64_t line = 0; line < t->lines; line += SBIT__PERMUTE_CHUNK) {
+    for (int64_t line = 0; line < t->lines; line += chunk) {
         const int64_t left = t->lines - line;
-        kept += sbit__columns_chunk(t, block, line, left < SBIT__PERMUTE_CHUNK ? left : SBIT__PERMUTE_CHUNK);
+        kept += sbit__columns_chunk(t, block, line, left < chunk ? left : chunk);
     }
     return kept;
 }

@@ -541,7 +541,7 @@ SPARSEBIT_API sbit_status sbit_sparse_repair(sbit_sparse *sparse, const sbit_fee
     for (size_t i = 0; i < sparse->layer_count; i++) {
         what |= sparse->layers[i].settings.repair;
     }
-    if (what != 0 && feed == NULL) {
+    if (what != 0 && (feed == NULL || feed->count < 1)) {
         return sbit__fail(error, SBIT_ERR_STATE, NULL, "REPAIR looks at data: give it a feed");
     }
     if (what != 0) {

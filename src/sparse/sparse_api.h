@@ -115,8 +115,8 @@ SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse
  * takes the statistics of every BatchNormalization anew - but beside ridge not of those in front of
  * all that was cut, nor right behind a layer that ridge repaired: what least squares cannot predict they leave out, and a variance that is taken anew
  * would scale the rest up to where it was, noise and all. The next select starts from the original
- * weights. Runs both models up to every layer. out may be NULL; without REPAIR it
- * is all 0. Errors: STATE without a feed. */
+ * weights. Both models go from layer to layer together, keeping at most 1 GiB each of what is in front
+ * (more is computed again). out may be NULL; without REPAIR it is all 0. Errors: STATE without a feed. */
 typedef struct sbit_sparse_repaired {
     double before, ridge, after; /* SQNR of the float outputs on the feed, dB: masked, after ridge,
                                     after both */
