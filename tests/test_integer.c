@@ -164,7 +164,7 @@ static void depthwise_on(const sbit__q8_kernels *kernels, const char *isa)
 {
     const int64_t block = 4 * kernels->lanes;
     for (int64_t channels = 1; channels < 140; channels += channels % 16 == 1 ? 14 : 1) {
-        const int64_t blocks = (channels + block - 1) / block, quads = 1 + below(7);
+        const int64_t blocks = (channels + block - 1) / block, quads = 3 + below(5);
         const int64_t pixels = below(6), padded = blocks * block;
         uint8_t *x = (uint8_t *)random_bytes(1 << 16);
         const int64_t shares = 1 + below(2);
@@ -190,6 +190,13 @@ static void depthwise_on(const sbit__q8_kernels *kernels, const char *isa)
         random_store(&d.store, below(2) ? 0 : (int)below(3));
         for (int t = 0; t < 28; t++) {
             offsets[t] = below(20) * channels;
+        }
+        if (channels % 2 == 0) { /* columns of a row of pixels */
+            d.quads = d.shares == 2 ? 3 : d.quads;
+            d.in_stride = channels;
+            for (int t = 4; t < 28; t++) {
+                offsets[t] = offsets[t - 4] + channels;
+            }
         }
         memset(got, 0x55, sizeof got);
         memset(want, 0x55, sizeof want);
@@ -381,6 +388,7 @@ TEST(convolutions_are_the_operators_sum)
         {2, 16, 16, 16, {1, 6, 9}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}},
         {1, 24, 24, 24, {1, 5, 19}, {1, 5, 3}, {1, 2, 1}, {1, 1, 2}, {0, 2, 1}, {0, 1, 0}},
         {1, 3, 3, 3, {1, 4, 4}, {1, 2, 2}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}},
+        {1, 64, 64, 64, {1, 5, 6}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}},
         {2, 64, 64, 64, {1, 6, 6}, {1, 5, 5}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}},
         {1, 6, 6, 12, {1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}},
         {2, 1, 5, 7, {1, 1, 20}, {1, 1, 5}, {1, 1, 3}, {1, 1, 1}, {0, 0, 2}, {0, 0, 2}},

@@ -860,6 +860,30 @@ TEST(regions_have_one_entry_and_one_exit)
 }
 
 /* Placement as Sparsebit's: only inputs are quantized, so sums come out as float. */
+/* The pool is float, its input stays with channels last. */
+TEST(a_float_pool_behind_integers)
+{
+    build b;
+    build_begin(&b, 17);
+    const sbit_value_id x =
+        pair(&b, build_input(&b, "x", SBIT_F32, "2,3,6,6"), 0.02f, SBIT_U8, 128);
+    const sbit_value_id y = pair(&b, conv(&b, x, "20,3,3,3", 1, true), 0.03f, SBIT_U8, 100);
+    build_output(&b, build_unary(&b, "GlobalAveragePool", "pool", y));
+    CHECK_EQ_I64(count_nodes(&b, NULL, "GlobalAveragePoolLast"), 1);
+    result lowered, one_by_one;
+    run_both(&b, &lowered, &one_by_one);
+    for (size_t i = 0; i < lowered.size; i += sizeof(float)) {
+        float got = 0.0f, want = 0.0f;
+        memcpy(&got, lowered.bytes + i, sizeof got);
+        memcpy(&want, one_by_one.bytes + i, sizeof want);
+        CHECK_MSG(fabsf(got - want) < 0.004f, "element %zu is %g, not %g", i, (double)got,
+                  (double)want);
+    }
+    free(lowered.bytes);
+    free(one_by_one.bytes);
+    build_end(&b);
+}
+
 TEST(float_results_of_integer_sums)
 {
     static const int64_t two[2] = {2, 2};

@@ -371,7 +371,7 @@ static bool sbit__layout_may_dequantize(const sbit__lowering *lower, const sbit_
 {
     static const char *const takes[] = {
         "Relu", "Clip", "HardSwish", "HardSigmoid",    "Sigmoid", "Add",
-        "Mul",  "Sub",  "LeakyRelu", "QuantizeLinear", NULL};
+        "Mul",  "Sub",  "LeakyRelu", "QuantizeLinear", "GlobalAveragePool", NULL};
     sbit_use uses[8];
     const size_t count =
         sbit_graph_uses(lower->graph, node->outputs[0], uses, SBIT__COUNT_OF(uses));

@@ -426,11 +426,14 @@ static void sbit__q8_unit_offsets(sbit__q8_unit *unit)
 static void sbit__q8_unit_rows(const sbit__q8_unit *unit)
 {
     const sbit__conv_shape *shape = &unit->job->conv->shape;
-    int64_t p = 0;
-    for (int64_t h = 0; h < unit->rows; h++) {
-        const uint8_t *line = unit->base + h * shape->stride[1] * unit->line;
-        for (int64_t w = 0; w < shape->out[2]; w++) {
-            unit->row[p++] = line + w * shape->stride[2] * shape->in_channels;
+    const bool column = shape->out[2] == 1; /* is one row of as many pixels */
+    const int64_t down = shape->stride[1] * unit->line;
+    const int64_t step = column ? down : shape->stride[2] * shape->in_channels;
+    const int64_t high = column ? 1 : unit->rows, wide = column ? unit->rows : shape->out[2];
+    for (int64_t h = 0; h < high; h++) {
+        const uint8_t **row = unit->row + h * wide;
+        for (int64_t w = 0; w < wide; w++) {
+            row[w] = unit->base + (h * down + w * step);
         }
     }
 }

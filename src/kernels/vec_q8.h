@@ -317,37 +317,59 @@ SBIT__V_TARGET static void SBIT__V(q8_depthwise_put)(const sbit__q8_depthwise *d
     }
 }
 
-SBIT__V_INLINE void SBIT__V(q8_pixel)(int shares, const sbit__q8_depthwise *d,
-                                      const SBIT__V(q8_bounds) * bounds, int64_t first,
-                                      const uint8_t *x, void *y, int64_t at)
+typedef struct SBIT__V(q8_quads) {
+    SBIT__V(vb) part[4];
+} SBIT__V(q8_quads);
+
+/* The 4 taps of a block. */
+SBIT__V_INLINE SBIT__V(q8_quads) SBIT__V(q8_turn)(const uint8_t *x, const int64_t *offsets)
 {
-    const int64_t lanes = SBIT__V(lanes), all = 4 * lanes;
-    const uint8_t *w = (const uint8_t *)(const void *)(d->weights + first * d->quads * shares * 4);
-    SBIT__V(vi) sum[8]; /* share after share */
+    const int64_t all = 4 * SBIT__V(lanes);
+    const SBIT__V(vb) a = SBIT__V(load_bytes)(x + offsets[0], all);
+    const SBIT__V(vb) b = SBIT__V(load_bytes)(x + offsets[1], all);
+    const SBIT__V(vb) c = SBIT__V(load_bytes)(x + offsets[2], all);
+    const SBIT__V(vb) e = SBIT__V(load_bytes)(x + offsets[3], all);
+    const SBIT__V(vb) ab0 = SBIT__V(low8)(a, b), ab1 = SBIT__V(high8)(a, b);
+    const SBIT__V(vb) ce0 = SBIT__V(low8)(c, e), ce1 = SBIT__V(high8)(c, e);
+    SBIT__V(q8_quads) q;
+    q.part[0] = SBIT__V(low16)(ab0, ce0);
+    q.part[1] = SBIT__V(high16)(ab0, ce0);
+    q.part[2] = SBIT__V(low16)(ab1, ce1);
+    q.part[3] = SBIT__V(high16)(ab1, ce1);
+    return q;
+}
+
+/* sum: share after share */
+SBIT__V_INLINE void SBIT__V(q8_quad)(int shares, const sbit__q8_depthwise *d, int64_t first,
+                                     int64_t quad, const SBIT__V(q8_quads) * q, SBIT__V(vi) * sum)
+{
+    const int64_t all = 4 * SBIT__V(lanes);
+    const int8_t *weights = d->weights + (first * d->quads + quad * all) * shares * 4;
+    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    {
+        const SBIT__V(u4) u = SBIT__V(u4_of)(q->part[j]);
+        SBIT__UNROLL for (int s = j; s < 4 * shares; s += 4)
+        {
+            const uint8_t *w = (const uint8_t *)(const void *)weights + s * all;
+            sum[s] = SBIT__V(dot4)(sum[s], u, SBIT__V(s4_of)(SBIT__V(load_bytes)(w, all)));
+        }
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(q8_pixel_bias)(int shares, const sbit__q8_depthwise *d, int64_t first,
+                                           SBIT__V(vi) * sum)
+{
     SBIT__UNROLL for (int j = 0; j < 4 * shares; j++)
     {
-        sum[j] = SBIT__V(load_i32)(d->bias + first + j % 4 * lanes);
+        sum[j] = SBIT__V(load_i32)(d->bias + first + j % 4 * SBIT__V(lanes));
     }
-    for (int64_t q = 0; q < d->quads; q++) {
-        const int64_t *offsets = d->offsets + 4 * q;
-        const SBIT__V(vb) a = SBIT__V(load_bytes)(x + offsets[0], all);
-        const SBIT__V(vb) b = SBIT__V(load_bytes)(x + offsets[1], all);
-        const SBIT__V(vb) c = SBIT__V(load_bytes)(x + offsets[2], all);
-        const SBIT__V(vb) e = SBIT__V(load_bytes)(x + offsets[3], all);
-        const SBIT__V(vb) ab0 = SBIT__V(low8)(a, b), ab1 = SBIT__V(high8)(a, b);
-        const SBIT__V(vb) ce0 = SBIT__V(low8)(c, e), ce1 = SBIT__V(high8)(c, e);
-        SBIT__V(u4) u[4];
-        u[0] = SBIT__V(u4_of)(SBIT__V(low16)(ab0, ce0));
-        u[1] = SBIT__V(u4_of)(SBIT__V(high16)(ab0, ce0));
-        u[2] = SBIT__V(u4_of)(SBIT__V(low16)(ab1, ce1));
-        u[3] = SBIT__V(u4_of)(SBIT__V(high16)(ab1, ce1));
-        SBIT__UNROLL for (int j = 0; j < 4 * shares; j++)
-        {
-            sum[j] = SBIT__V(dot4)(sum[j], u[j % 4],
-                                   SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * all, all)));
-        }
-        w += 4 * shares * all;
-    }
+}
+
+SBIT__V_INLINE void SBIT__V(q8_pixel_put)(int shares, const sbit__q8_depthwise *d,
+                                          const SBIT__V(q8_bounds) * bounds, int64_t first,
+                                          const SBIT__V(vi) * sum, void *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
     SBIT__UNROLL for (int s = shares - 1; s >= 0; s--) /* the first output last */
     {
         const int64_t to = at + s * d->below;
@@ -367,11 +389,50 @@ SBIT__V_INLINE void SBIT__V(q8_pixel)(int shares, const sbit__q8_depthwise *d,
     }
 }
 
+SBIT__V_INLINE void SBIT__V(q8_pixel)(int shares, const sbit__q8_depthwise *d,
+                                      const SBIT__V(q8_bounds) * bounds, int64_t first,
+                                      const uint8_t *x, void *y, int64_t at)
+{
+    SBIT__V(vi) sum[8];
+    SBIT__V(q8_pixel_bias)(shares, d, first, sum);
+    for (int64_t q = 0; q < d->quads; q++) {
+        const SBIT__V(q8_quads) quads = SBIT__V(q8_turn)(x, d->offsets + 4 * q);
+        SBIT__V(q8_quad)(shares, d, first, q, &quads, sum);
+    }
+    SBIT__V(q8_pixel_put)(shares, d, bounds, first, sum, y, at);
+}
+
+/* Two shares of 3 columns, each of which is also one of the next pixel: turned once. */
+SBIT__V_INLINE void SBIT__V(q8_line)(const sbit__q8_depthwise *d, const SBIT__V(q8_bounds) * bounds,
+                                     int64_t pixels, int64_t first, const uint8_t *x, void *y)
+{
+    SBIT__V(q8_quads) a = SBIT__V(q8_turn)(x, d->offsets), b = SBIT__V(q8_turn)(x, d->offsets + 4);
+    for (int64_t p = 0; p < pixels; p++) {
+        const SBIT__V(q8_quads) c = SBIT__V(q8_turn)(x + p * d->in_stride, d->offsets + 8);
+        SBIT__V(vi) sum[8];
+        SBIT__V(q8_pixel_bias)(2, d, first, sum);
+        SBIT__V(q8_quad)(2, d, first, 0, &a, sum);
+        SBIT__V(q8_quad)(2, d, first, 1, &b, sum);
+        SBIT__V(q8_quad)(2, d, first, 2, &c, sum);
+        SBIT__V(q8_pixel_put)(2, d, bounds, first, sum, y, p * d->out_stride);
+        a = b;
+        b = c;
+    }
+}
+
 SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, int64_t pixels,
                                                  const uint8_t *x, void *y)
 {
     const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&d->store);
+    const int64_t *offsets = d->offsets;
+    const bool line = d->shares == 2 && d->quads == 3 && pixels > 1 &&
+                      offsets[4] - offsets[0] == d->in_stride &&
+                      offsets[8] - offsets[4] == d->in_stride; /* rows of a quad are alike */
     for (int64_t first = 0; first < d->channels; first += 4 * SBIT__V(lanes)) {
+        if (line) {
+            SBIT__V(q8_line)(d, &bounds, pixels, first, x + first, y);
+            continue;
+        }
         for (int64_t p = 0; p < pixels && d->shares == 1; p++) {
             SBIT__V(q8_pixel)
             (1, d, &bounds, first, x + p * d->in_stride + first, y, p * d->out_stride);

@@ -167,6 +167,14 @@ static void sbit__q_transpose(int64_t rows, int64_t columns, const uint8_t *x, u
 {
     const int64_t all = rows * columns, height = rows < 8 ? rows : 8;
     const int64_t width = columns < 8 ? columns : 8;
+    for (int64_t j = 0; rows == 3 && j < columns; j++) { /* pictures */
+        y[3 * j] = (uint8_t)(x[j] ^ flip);
+        y[3 * j + 1] = (uint8_t)(x[columns + j] ^ flip);
+        y[3 * j + 2] = (uint8_t)(x[2 * columns + j] ^ flip);
+    }
+    if (rows == 3) {
+        return;
+    }
     for (int64_t j0 = 0; j0 < columns; j0 += 8) {
         const int64_t j = j0 + width <= columns ? j0 : columns - width;
         for (int64_t i0 = 0; i0 < rows; i0 += 8) {
