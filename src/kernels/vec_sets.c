@@ -104,6 +104,41 @@ SBIT__INLINE void sbit__v_bytes(uint8_t *y, int64_t n, uint64_t bytes)
 #include "vec_q8.h"
 #include "vec_end.h"
 
+/* 8 rows at a time: halves of two rows that lie 4 apart are one vector. */
+SBIT__TARGET("avx2,fma")
+static void sbit__last_exchange__avx2fma(int64_t rows, int64_t columns, const float *x,
+                                         int64_t x_step, float *y, int64_t y_step)
+{
+    int64_t i = 0;
+    for (; i + 8 <= rows; i += 8) {
+        const float *from = x + i * x_step;
+        float *to = y + i;
+        int64_t j = 0;
+        for (; j + 4 <= columns; j += 4) {
+            __m256 v[4];
+            for (int k = 0; k < 4; k++) {
+                v[k] = _mm256_insertf128_ps(
+                    _mm256_castps128_ps256(_mm_loadu_ps(from + k * x_step + j)),
+                    _mm_loadu_ps(from + (k + 4) * x_step + j), 1);
+            }
+            for (int k = 0; k < 2; k++) { /* columns 0 and 1, then 2 and 3 of both halves */
+                const __m256 a = k == 0 ? _mm256_unpacklo_ps(v[0], v[1]) : _mm256_unpackhi_ps(v[0], v[1]);
+                const __m256 b = k == 0 ? _mm256_unpacklo_ps(v[2], v[3]) : _mm256_unpackhi_ps(v[2], v[3]);
+                _mm256_storeu_ps(to + (j + 2 * k) * y_step, _mm256_shuffle_ps(a, b, 0x44));
+                _mm256_storeu_ps(to + (j + 2 * k + 1) * y_step, _mm256_shuffle_ps(a, b, 0xee));
+            }
+        }
+        for (; j < columns; j++) {
+            for (int k = 0; k < 8; k++) {
+                to[j * y_step + k] = from[k * x_step + j];
+            }
+        }
+    }
+    if (i < rows) {
+        sbit__last_exchange__sse2(rows - i, columns, x + i * x_step, x_step, y + i, y_step);
+    }
+}
+
 #elif SBIT__HAS_128
 #include <arm_neon.h> /* vector instructions */
 
@@ -161,8 +196,7 @@ static const sbit__q8_kernels sbit__q8_neon = {4, 4 * sbit__tile_v__neon,
 /* Wider vectors would not be faster: the memory is what takes time. */
 #define sbit__last_zip__avx2fma sbit__last_zip__sse2
 #define sbit__last_zip__avx512 sbit__last_zip__sse2
-#define sbit__last_exchange__avx2fma sbit__last_exchange__sse2
-#define sbit__last_exchange__avx512 sbit__last_exchange__sse2
+#define sbit__last_exchange__avx512 sbit__last_exchange__avx2fma
 #define SBIT__LAST_REF(type, name, params) sbit__##name##__ref,
 #define SBIT__LAST_SSE2(type, name, params) sbit__##name##__sse2,
 #define SBIT__LAST_AVX2(type, name, params) sbit__##name##__avx2fma,

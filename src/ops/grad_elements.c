@@ -45,6 +45,7 @@ SBIT__FN sbit_status sbit__grad_infer_shape(const sbit_op_call *call, int32_t in
 /* >>ActivationGrad */
 
 #define SBIT__SLOPE_CHUNK 96
+#define SBIT__SLOPE_STEP 4 /* a vector, which is read before it is written: dx may be dy */
 
 typedef struct sbit__slope_args {
     const sbit_kernels *kernels;
@@ -87,7 +88,7 @@ static double sbit__slope_f64(int helper, double x)
     {                                                                                              \
         typedef float T;                                                                           \
         const T a = (T)args->a, b = (T)args->b;                                                    \
-        T hs[SBIT__SLOPE_CHUNK], out[SBIT__SLOPE_CHUNK];                                           \
+        T hs[SBIT__SLOPE_CHUNK];                                                                   \
         (void)a;                                                                                   \
         (void)b;                                                                                   \
         for (int i = 0; (int)(helper) >= 0 && i < SBIT__SLOPE_CHUNK; i++) {                        \
@@ -98,13 +99,16 @@ static double sbit__slope_f64(int helper, double x)
             args->kernels->f32_unary((sbit__unary)((int)(helper) >= 0 ? (int)(helper) : 0),        \
                                      SBIT__SLOPE_CHUNK, hs, hs);                                   \
         }                                                                                          \
-        for (int i = 0; i < SBIT__SLOPE_CHUNK; i++) {                                              \
-            const T d = dy[i], v = vs[i], h = (int)(helper) >= 0 ? hs[i] : v;                      \
-            (void)v;                                                                               \
-            (void)h;                                                                               \
-            out[i] = result;                                                                       \
+        for (int k = 0; k < SBIT__SLOPE_CHUNK; k += SBIT__SLOPE_STEP) {                            \
+            T out[SBIT__SLOPE_STEP];                                                               \
+            for (int i = 0; i < SBIT__SLOPE_STEP; i++) {                                           \
+                const T d = dy[k + i], v = vs[k + i], h = (int)(helper) >= 0 ? hs[k + i] : v;      \
+                (void)v;                                                                           \
+                (void)h;                                                                           \
+                out[i] = result;                                                                   \
+            }                                                                                      \
+            memcpy(dx + k, out, sizeof out);                                                       \
         }                                                                                          \
-        memcpy(dx, out, sizeof out);                                                               \
     }                                                                                              \
     static void sbit__slope_##name##_f64(const sbit__slope_args *args, int64_t n,                  \
                                          const double *dy, const double *vs, double *dx)           \
@@ -149,17 +153,20 @@ SBIT__SLOPE(mish, SBIT__UNARY_SIGMOID, v,
 static void sbit__slope_gelu_f32(const sbit__slope_args *args, const float *dy, const float *vs,
                                  float *dx)
 {
-    float h[SBIT__SLOPE_CHUNK], e[SBIT__SLOPE_CHUNK], out[SBIT__SLOPE_CHUNK];
+    float h[SBIT__SLOPE_CHUNK], e[SBIT__SLOPE_CHUNK];
     for (int i = 0; i < SBIT__SLOPE_CHUNK; i++) {
         h[i] = vs[i] * (float)(1.0 / SBIT__SLOPE_ROOT_2);
         e[i] = -0.5f * vs[i] * vs[i];
     }
     args->kernels->f32_unary(SBIT__UNARY_ERF, SBIT__SLOPE_CHUNK, h, h);
     args->kernels->f32_unary(SBIT__UNARY_EXP, SBIT__SLOPE_CHUNK, e, e);
-    for (int i = 0; i < SBIT__SLOPE_CHUNK; i++) {
-        out[i] = dy[i] * (0.5f + 0.5f * h[i] + vs[i] * 0.3989422804014327f * e[i]);
+    for (int k = 0; k < SBIT__SLOPE_CHUNK; k += SBIT__SLOPE_STEP) {
+        float out[SBIT__SLOPE_STEP];
+        for (int i = k; i < k + SBIT__SLOPE_STEP; i++) {
+            out[i - k] = dy[i] * (0.5f + 0.5f * h[i] + vs[i] * 0.3989422804014327f * e[i]);
+        }
+        memcpy(dx + k, out, sizeof out);
     }
-    memcpy(dx, out, sizeof out);
 }
 static void sbit__slope_gelu_f64(const sbit__slope_args *args, int64_t n, const double *dy,
                                  const double *vs, double *dx)
@@ -662,6 +669,7 @@ static const sbit_op_row sbit__grad_elements_rows[] = {
 
 #undef SBIT__GRAD_ROW
 #undef SBIT__SLOPE_CHUNK
+#undef SBIT__SLOPE_STEP
 
 SBIT__FN const sbit_op_row *sbit__op_rows_grad_elements(size_t *count)
 {
