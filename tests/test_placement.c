@@ -459,6 +459,135 @@ TEST(openvino_activations_go_with_their_layer)
     }
 }
 
+/* ---- Sparsebit's own: which quantizers go (algorithms, 1.9) */
+
+static sbit_value_id chain_norm(build *b, const char *name, sbit_value_id x)
+{
+    static const float one[3] = {1.5f, 0.5f, 1.0f}, zero[3] = {0.1f, -0.2f, 0.3f};
+    const sbit_value_id in[5] = {x, build_constant(b, "n.weight", SBIT_F32, "3", one),
+                                 build_constant(b, "n.bias", SBIT_F32, "3", zero),
+                                 build_constant(b, "n.mean", SBIT_F32, "3", zero),
+                                 build_constant(b, "n.var", SBIT_F32, "3", one)};
+    return build_node(b, "BatchNormalization", name, in, 5, NULL, 0);
+}
+
+static sbit_value_id chain_producer(build *b, const char *op, sbit_value_id x)
+{
+    if (strcmp(op, "Conv") == 0) {
+        return sum_conv(b, "p", x);
+    }
+    if (strcmp(op, "BatchNormalization") == 0) {
+        return chain_norm(b, "p", sum_conv(b, "c", x));
+    }
+    if (strcmp(op, "Add") == 0) {
+        return build_binary(b, "Add", "p", sum_conv(b, "c", x), sum_conv(b, "d", x));
+    }
+    return build_binary(b, "MatMul", "p", x, build_weights(b, "m.weight", "8,8", 3));
+}
+
+TEST(sparsebit_disables_what_runtimes_fuse)
+{
+    static const struct {
+        const char *before, *behind;
+        bool goes; /* the quantizer between them */
+    } chains[] = {
+        {"Conv", "Relu", true},          {"Conv", "Clip", true},
+        {"Conv", "Sigmoid", true},       {"Conv", "LeakyRelu", true},
+        {"Conv", "Mish", true},          {"Conv", "Swish", true},
+        {"Conv", "HardSigmoid", true},   {"Conv", "Gelu", false},
+        {"Conv", "Tanh", false},         {"MatMul", "Relu", true},
+        {"MatMul", "Gelu", true},        {"MatMul", "Swish", true},
+        {"MatMul", "Tanh", false},       {"MatMul", "Softmax", false},
+        {"Add", "Relu", true},           {"Add", "Clip", true},
+        {"Add", "Sigmoid", false},       {"Add", "Gelu", false},
+        {"BatchNormalization", "Relu", true}, {"BatchNormalization", "Swish", true},
+        {"BatchNormalization", "Gelu", false}, {"BatchNormalization", "Tanh", false},
+    };
+    for (size_t i = 0; i < 2 * (sizeof chains / sizeof chains[0]); i++) {
+        const bool off = i % 2 != 0; /* DISABLE_UNNECESSARY_QUANT: false */
+        const float limit = 6.0f, none = 0.0f;
+        build b;
+        build_begin(&b, 24);
+        const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,3,8,8");
+        sbit_value_id in[3];
+        in[0] = chain_producer(&b, chains[i / 2].before, x);
+        in[1] = build_constant(&b, "low", SBIT_F32, "", &none);
+        in[2] = build_constant(&b, "high", SBIT_F32, "", &limit);
+        const bool clip = strcmp(chains[i / 2].behind, "Clip") == 0;
+        in[0] = build_node(&b, chains[i / 2].behind, "f", in, clip ? 3 : 1, NULL, 0);
+        build_output(&b, sum_conv(&b, "y", in[0]));
+        sbit_quant *quant = placement_quant(&b, "sparsebit",
+                                            off ? "SCHEDULE.DISABLE_UNNECESSARY_QUANT" : NULL, "false");
+        CHECK_MSG(placement_site(quant, "p") == (off || !chains[i / 2].goes), "%s, %s, %s",
+                  chains[i / 2].before, chains[i / 2].behind, off ? "all" : "fused ones go");
+        CHECK(placement_site(quant, "x") && placement_site(quant, "f"));
+        CHECK(placement_site(quant, "y.weight") && !placement_site(quant, "c"));
+        sbit_quant_destroy(quant);
+        build_end(&b);
+    }
+}
+
+/* FUSE_BN: false keeps BatchNormalization, whose quantizer is never used; true makes one layer of it. */
+TEST(sparsebit_sites_around_batch_norm)
+{
+    for (int k = 0; k < 4; k++) {
+        const bool fuse = k % 2 != 0, off = k / 2 != 0;
+        sbit_qconfig *config = NULL;
+        sbit_quant *quant = NULL;
+        build b;
+        build_begin(&b, 13);
+        const sbit_value_id c = sum_conv(&b, "c", build_input(&b, "x", SBIT_F32, "N,3,8,8"));
+        const sbit_value_id r = build_unary(&b, "Relu", "r", chain_norm(&b, "n", c));
+        build_output(&b, sum_conv(&b, "y", r));
+        build_do(&b, sbit_qconfig_create(b.ctx, "sparsebit", &config, &b.error), "config");
+        build_do(&b, sbit_qconfig_set(config, "SCHEDULE.FUSE_BN", fuse ? "true" : "false", &b.error), "set");
+        build_do(&b, sbit_qconfig_set(config, "SCHEDULE.DISABLE_UNNECESSARY_QUANT", off ? "false" : "true",
+                                      &b.error), "set");
+        build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
+        const sbit_node_id none = {0};
+        size_t norms = 0;
+        for (sbit_node_id id = quant != NULL ? sbit_graph_first(sbit_quant_graph(quant)) : none;
+             id.idx != 0; id = sbit_graph_next(sbit_quant_graph(quant), id)) {
+            norms += strcmp(sbit_graph_node(sbit_quant_graph(quant), id)->op_type, "BatchNormalization") == 0;
+        }
+        CHECK_EQ_I64((int64_t)norms, fuse ? 0 : 1);
+        CHECK(placement_site(quant, "x") && placement_site(quant, "r") && placement_site(quant, "y.weight"));
+        CHECK(!placement_site(quant, "c") || (fuse && off)); /* what BatchNormalization reads */
+        CHECK_EQ_I64(placement_site(quant, "n") || (fuse && placement_site(quant, "c")), off); /* Relu's input */
+        CHECK_EQ_I64((int64_t)sbit_quant_site_count(quant), 4 + (off ? 1 : 0));
+        sbit_quant_destroy(quant);
+        sbit_qconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
+/* A value that something else reads, too: the fused reader's quantizer goes all the same. */
+TEST(sparsebit_fuses_beside_other_readers)
+{
+    build b;
+    sbit_graph *q = NULL;
+    static float x[3 * 64];
+    for (int i = 0; i < 3 * 64; i++) {
+        x[i] = (float)(i % 13) - 6.0f;
+    }
+    build_begin(&b, 13);
+    const sbit_value_id c = sum_conv(&b, "c", build_input(&b, "x", SBIT_F32, "N,3,8,8"));
+    const sbit_value_id r = build_unary(&b, "Relu", "r", c);
+    build_output(&b, build_binary(&b, "Add", "y", sum_conv(&b, "d", c), sum_conv(&b, "e", r)));
+    sbit_quant *quant = placement_quant(&b, "sparsebit", NULL, NULL);
+    const sbit_tensor data = build_tensor(SBIT_F32, "1,3,8,8", x);
+    CHECK(placement_db(&b, quant, NULL, &data, &data, 1) > 20.0);
+    if (!b.failed && build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build")) {
+        const sbit_node *relu = sbit_graph_node(q, sbit_graph_find_node(q, "r"));
+        const sbit_node *conv = sbit_graph_node(q, sbit_graph_find_node(q, "d"));
+        CHECK_STR(sbit_graph_value(q, relu->inputs[0])->name, "c");
+        CHECK_STR(sbit_graph_value(q, conv->inputs[0])->name, "c_dequantized");
+    }
+    sbit_graph_destroy(q);
+    sbit_quant_destroy(quant);
+    build_end(&b);
+}
+
 TEST(tensorrt_refuses_widths_that_it_does_not_know)
 {
     build b;

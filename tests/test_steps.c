@@ -1420,6 +1420,56 @@ TEST(compensate_fits_operators_beside_blocks)
     }
 }
 
+/* ---- by_time: a table says what integers make slower */
+static const char *by_time_reason(const steps *s, const char *tensor)
+{
+    sbit_site site;
+    for (size_t i = 0; i < sbit_quant_site_count(s->quant); i++) {
+        if (sbit_quant_site(s->quant, i, &site) == SBIT_OK && strcmp(site.tensor, tensor) == 0) {
+            return site.reason;
+        }
+    }
+    return "there is no such site";
+}
+
+TEST(by_time_leaves_float_what_integers_make_slower)
+{
+    static const char table[] = "{\"microseconds\": {\"a\": [1, 10], \"a (integers)\": [1, 12], "
+                                "\"b\": [1, 10], \"b (integers)\": [1, 5], "
+                                "\"c\": [1, 10], \"c (integers)\": [1, 10.3]}}";
+    char path[400];
+    test_tmp_path("by_time.json", path, sizeof path);
+    for (int k = 0; k < 3; k++) { /* 1: without a margin; 2: of another model */
+        const char *const set[][2] = {{"STEPS", "[by_time]"},
+                                      {"STEP.BY_TIME.TABLE", path},
+                                      {"STEP.BY_TIME.MARGIN", k == 1 ? "0" : "5"},
+                                      {NULL, NULL}};
+        steps s;
+        FILE *file = fopen(path, "wb");
+        if (!CHECK(file != NULL)) {
+            return;
+        }
+        fputs(k == 2 ? "{\"microseconds\": {\"a\": [1, 10], \"z (integers)\": [1, 12]}}" : table, file);
+        fclose(file);
+        steps_begin(&s, "residual", set);
+        if (k == 2) {
+            build_do(&s.b, sbit_quant_calibrate(s.quant, &s.feed, &s.b.error), "calibrate");
+            CHECK_STATUS(sbit_quant_calc_qparams(s.quant, false, false, false, &s.b.error),
+                         SBIT_ERR_CONFIG, s.b.error);
+            CHECK_CONTAINS(s.b.error.message, "no times");
+        } else if (steps_calc(&s, false)) {
+            CHECK_CONTAINS(by_time_reason(&s, "a.weight"), "by_time");
+            CHECK_CONTAINS(by_time_reason(&s, "x"), "by_time"); /* that `a` alone reads */
+            CHECK_STR(by_time_reason(&s, "ra"), "");
+            CHECK_STR(by_time_reason(&s, "b.weight"), "");
+            CHECK_EQ_I64(strcmp(by_time_reason(&s, "rb"), "") == 0, k == 0);
+            CHECK_EQ_I64(strcmp(by_time_reason(&s, "c.weight"), "") == 0, k == 0);
+        }
+        steps_end(&s);
+        remove(path);
+    }
+}
+
 /* ---- SmoothQuant: two channels of a LayerNormalization a hundred times too large, their weights a
  * hundred times too small */
 TEST(smooth_quant_moves_outliers_into_weights)

@@ -53,7 +53,7 @@ static const cli_command cli_commands[] = {
     {"quantize", "MODEL", "quantize after training, with calibration data",
      "--config --target --format --set --data --calib --batch --shuffle --seed --stats --input-names --output-names --dynamic --opset --extra-info "
      "--encodings --save-encodings "
-     "--save-stats --out --force --eval --limit --auto-exclude --max-drop --mixed-precision "
+     "--save-stats --out --force --eval --limit --auto-exclude --by-time --latency-table --max-drop --mixed-precision "
      "--size-budget --bops-budget --percent --to --prefer --time-budget --output "
      "--threads --json" CLI_PREP,
      "--out ?--data",

@@ -7,6 +7,7 @@
 
 #include "../base/base_private.h"
 #include "core_api.h"
+#include "json_api.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -107,6 +108,15 @@ SBIT__FN sbit_status sbit__tensor_to_onnx(sbit_onnx_doc *doc, const char *name,
                                           const sbit_tensor *tensor, sbit_onnx_tensor *out,
                                           sbit_error *error);
 
+/* >>json files. A file of JSON, complete or not there; json writes to it. */
+typedef struct sbit__json_file {
+    sbit__writer writer;
+    sbit_status status;
+    sbit_error *error;
+} sbit__json_file;
+SBIT__FN sbit_status sbit__json_file_open(sbit__json_file *file, sbit_ctx *ctx, const char *path,
+                                          sbit_json *json, sbit_error *error);
+SBIT__FN sbit_status sbit__json_file_close(sbit__json_file *file);
 #ifdef __cplusplus
 }
 #endif

@@ -21,12 +21,12 @@ static const char *const sbit__classic_inputs[] = {"Conv",        "ConvTranspose
                                                    "Identity",    "Softmax",
                                                    NULL};
 static const char *const sbit__behind_conv[] = {
-    "BatchNormalization", "Relu", "Clip", "Sigmoid", "LeakyRelu", "Mish", "HardSigmoid", NULL};
+    "BatchNormalization", "Relu", "Clip", "Sigmoid", "LeakyRelu", "Mish", "Swish", "HardSigmoid", NULL};
 static const char *const sbit__behind_linear[] = {
-    "BatchNormalization", "Relu", "Clip", "Sigmoid", "LeakyRelu", "Mish",
+    "BatchNormalization", "Relu", "Clip", "Sigmoid", "LeakyRelu", "Mish", "Swish",
     "HardSigmoid",        "Gelu", NULL};
-static const char *const sbit__behind_norm[] = {"Relu", "Clip",        "Sigmoid", "LeakyRelu",
-                                                "Mish", "HardSigmoid", NULL};
+static const char *const sbit__behind_norm[] = {"Relu", "Clip",  "Sigmoid",     "LeakyRelu",
+                                                "Mish", "Swish", "HardSigmoid", NULL};
 static const sbit_profile_chain sbit__classic_chains[] = {
     {"Conv", sbit__behind_conv},     {"Gemm", sbit__behind_linear},
     {"MatMul", sbit__behind_linear}, {"BatchNormalization", sbit__behind_norm},

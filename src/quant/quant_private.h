@@ -120,7 +120,7 @@ typedef struct sbit__site {
     sbit_site_change change; /* what sbit_quant_set_site asked for; its arrays are the quant's */
     bool learned;            /* it holds a scale of the quantized model that was given */
     /* what steps of this calculation decided, beyond that */
-    bool search_float;                /* stays float */
+    const char *search_float;         /* why it stays float; NULL: it need not */
     int32_t search_bits;              /* another width; 0: as configured */
     const sbit_observer_row *ranged;  /* the observer whose range was chosen; NULL: its own */
     float *range;                     /* [2 * parts]: min, max */
@@ -435,6 +435,7 @@ SBIT__FN const sbit__beside *sbit__beside_of(const sbit_quant *quant, sbit_node_
     X(cross_layer)                                                                                 \
     X(auto)                                                                                        \
     X(auto_exclude)                                                                                \
+    X(by_time)                                                                                     \
     X(mixed_precision)                                                                             \
     X(widen)                                                                                       \
     X(smooth_quant)                                                                                \

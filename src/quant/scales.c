@@ -32,7 +32,7 @@ static void sbit__calc_reset(sbit_quant *quant)
         sbit__site *site = &quant->sites[i];
         site->enabled = sbit__site_wanted(site);
         site->reason = site->enabled             ? ""
-                       : site->search_float      ? "left float by step auto_exclude"
+                       : site->search_float != NULL ? site->search_float
                        : site->change.enable < 0 ? "left float by sbit_quant_set_site"
                                                  : "disabled by the configuration";
         site->leader = 0;

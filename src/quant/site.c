@@ -142,7 +142,7 @@ SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph 
 /* >>site contents */
 SBIT__FN bool sbit__site_wanted(const sbit__site *site)
 {
-    return !site->search_float &&
+    return site->search_float == NULL &&
            (site->change.enable != 0 ? site->change.enable > 0 : !site->settings.disabled);
 }
 
@@ -177,7 +177,7 @@ SBIT__FN void sbit__site_search_forget(sbit_quant *quant, sbit__site *site)
     if (site->search_bits != 0) {
         sbit__site_search_bits(quant, site, 0);
     }
-    site->search_float = false;
+    site->search_float = NULL;
     site->ranged = NULL;
 }
 

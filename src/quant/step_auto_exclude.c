@@ -126,7 +126,9 @@ static sbit_status sbit__exclude_work(sbit__exclude *x, const sbit_feed *feed, s
     SBIT__TRY(sbit__trials_run(&x->trials, x->sites, none, &x->plain, error)); /* no site yet */
     SBIT__TRY(sbit__exclude_search(x, error));
     for (size_t i = 0; i < quant->site_count; i++) {
-        quant->sites[i].search_float = x->excluded[x->layers.of_site[i]];
+        if (x->excluded[x->layers.of_site[i]]) {
+            quant->sites[i].search_float = "left float by step auto_exclude";
+        }
     }
     for (size_t l = 0; l < x->layers.count; l++) {
         if (x->excluded[l]) {

@@ -7,37 +7,6 @@
 #include "../passes/passes_private.h"
 #include "sparse_private.h"
 
-/* >>files */
-
-static void sbit__json_file_put(const char *text, size_t size, void *user)
-{
-    sbit__json_file *file = (sbit__json_file *)user;
-    if (file->status == SBIT_OK) {
-        file->status = sbit__writer_put(&file->writer, text, size, file->error);
-    }
-}
-
-SBIT__FN sbit_status sbit__json_file_open(sbit__json_file *file, sbit_ctx *ctx, const char *path,
-                                          sbit_json *json, sbit_error *error)
-{
-    memset(file, 0, sizeof *file);
-    memset(json, 0, sizeof *json);
-    file->error = error;
-    json->put_fn = sbit__json_file_put;
-    json->user = file;
-    return sbit__writer_open(sbit_ctx_allocator(ctx), path, &file->writer, error);
-}
-
-SBIT__FN sbit_status sbit__json_file_close(sbit__json_file *file)
-{
-    sbit__json_file_put("\n", 1, file);
-    if (file->status != SBIT_OK) {
-        sbit__writer_abort(&file->writer);
-        return file->status;
-    }
-    return sbit__writer_commit(&file->writer, file->error);
-}
-
 /* >>names */
 
 static const char *sbit__mask_part(const sbit_node *node, size_t input)

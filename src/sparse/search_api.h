@@ -10,30 +10,20 @@
 #ifndef SBIT_SEARCH_API_H
 #define SBIT_SEARCH_API_H
 
+#include "../measure/latency_api.h"
 #include "sparse_api.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* >>latency: a table of times: how long each node of the model takes on this machine, by how much
- * work it is left with (multiply-accumulates, else elements). Between what was measured times are
- * interpolated. One run is one sample. */
-typedef struct sbit_latency sbit_latency;
-/* Runs the model as it is and with uniform ratios up to 0.9, simplified, on the context's threads;
- * about a second for each. sbit_sparse_fit adds what it measures of its results. Masks are
- * forgotten. Free with sbit_latency_destroy. */
+/* >>latency-left: a table of times by what is left of a node (>>latency). One run is one sample.
+ * Runs the model as it is and with uniform ratios up to 0.9, simplified, on the context's threads;
+ * about a second for each. sbit_sparse_fit adds what it measures of its results, and refuses a table
+ * that was loaded and is of another model (CONFIG). Masks are forgotten. Free with
+ * sbit_latency_destroy. */
 SPARSEBIT_API sbit_status sbit_latency_measure(sbit_sparse *sparse, const sbit_feed *feed,
                                                sbit_latency **out, sbit_error *error);
-/* To and from a JSON file, which also says where it was measured: instruction set, threads, processor.
- * A table that was loaded is never measured again: with the same configuration it gives the same
- * result, on any machine; where this is not the one it is of, a warning says so. sbit_sparse_fit
- * refuses one of another model (CONFIG). Errors: IO, CONFIG. */
-SPARSEBIT_API sbit_status sbit_latency_save(const sbit_latency *latency, const char *path,
-                                            sbit_error *error);
-SPARSEBIT_API sbit_status sbit_latency_load(sbit_ctx *ctx, const char *path, sbit_latency **out,
-                                            sbit_error *error);
-SPARSEBIT_API void sbit_latency_destroy(sbit_latency *latency); /* NULL is fine */
 /* Microseconds of a run of the model without what is pruned at present, and of the model as it was:
  * measured now, each the sum of its nodes' shortest. */
 SPARSEBIT_API sbit_status sbit_latency_now(sbit_sparse *sparse, double *before, double *after,

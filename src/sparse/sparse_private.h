@@ -365,15 +365,6 @@ SBIT__FN void sbit__masks_to_classes(sbit_sparse *sparse);
 SBIT__FN sbit_status sbit__masks_apply(const sbit_sparse *sparse, sbit_graph *graph,
                                        sbit_error *error);
 
-/* masks_file.c: a file of JSON, complete or not there; json writes to it. */
-typedef struct sbit__json_file {
-    sbit__writer writer;
-    sbit_status status;
-    sbit_error *error;
-} sbit__json_file;
-SBIT__FN sbit_status sbit__json_file_open(sbit__json_file *file, sbit_ctx *ctx, const char *path,
-                                          sbit_json *json, sbit_error *error);
-SBIT__FN sbit_status sbit__json_file_close(sbit__json_file *file);
 SBIT__FN void sbit__masks_print(const sbit_sparse *sparse, sbit_json *to);
 /* the layer that reads a constant as *part; NULL: none. */
 SBIT__FN const char *sbit__mask_reader(const sbit_sparse *sparse, sbit_value_id value, const char **part);

@@ -220,6 +220,9 @@ static const cli_option cli_options[] = {
      "write epoch, step, loss, rate, accuracy and seconds as CSV, or to *.json one object a line"},
     {"--auto-exclude", NULL, NULL, CLI_FLAG, CLI_AT(auto_exclude), 0, 0, NULL,
      "leave the fewest layers float that keep the loss below --max-drop (step auto_exclude)"},
+    {"--by-time", NULL, NULL, CLI_FLAG, CLI_AT(by_time), 0, 0, NULL,
+     "leave float the layers that integers make slower here, with one sample and --threads, or by\n"
+     "--latency-table (step by_time)"},
     {"--max-drop", NULL, "P", CLI_NUMBERS, CLI_AT(max_drop), 0, 0, NULL,
      "points of accuracy that may be lost (default: 0.5); with --eval and without --auto-exclude:\n"
      "search for a recipe that keeps to it, the cheapest first"},

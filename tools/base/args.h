@@ -25,7 +25,7 @@ typedef struct cli_args {
     const char *operands[2];
     bool json, keep_bn, fix_defaults, shuffle, as_is, profile, force, help, mask_only, explain, sparsity,
         inexact_norm;
-    bool flip, rewind, keep_zeros, simulate, strict, missing, auto_exclude, mixed_precision;
+    bool flip, rewind, keep_zeros, simulate, strict, missing, auto_exclude, by_time, mixed_precision;
     cli_list stats;         /* files of what observers saw, to read */
     const char *save_stats; /* to write */
     const char *encodings, *save_encodings;

@@ -137,8 +137,9 @@ static const char *cli_number_text(const cli_numbers *numbers, char *out, size_t
 static int cli_config_steps(cli_job *job)
 {
     const cli_args *args = job->args;
-    const bool steps[] = {args->auto_exclude, args->mixed_precision, args->percent.count > 0};
-    static const char *const names[] = {"auto_exclude", "mixed_precision", "widen"};
+    const bool steps[] = {args->auto_exclude, args->by_time, args->mixed_precision,
+                          args->percent.count > 0};
+    static const char *const names[] = {"auto_exclude", "by_time", "mixed_precision", "widen"};
     char text[40], to[24];
     const char *value = NULL;
     sbit_error error;
@@ -146,6 +147,9 @@ static int cli_config_steps(cli_job *job)
     if ((args->size_budget != NULL || args->bops_budget != NULL) != args->mixed_precision) {
         return cli_fail_usage(args->command, "--mixed-precision goes with --size-budget or "
                                              "--bops-budget");
+    }
+    if (args->latency_table != NULL && args->latency == NULL && !args->by_time) {
+        return cli_fail_usage(args->command, "--latency-table goes with --by-time");
     }
     if (args->to > 0 && args->percent.count == 0) {
         return cli_fail_usage(args->command, "--to goes with --percent");
@@ -157,6 +161,8 @@ static int cli_config_steps(cli_job *job)
     }
     CLI_TRY(cli_config_flag(job, "--max-drop", "STEP.AUTO_EXCLUDE.MAX_DROP",
                             cli_number_text(&args->max_drop, text, sizeof text)));
+    CLI_TRY(cli_config_flag(job, "--latency-table", "STEP.BY_TIME.TABLE",
+                            args->by_time ? args->latency_table : NULL));
     CLI_TRY(cli_config_flag(job, "--percent", "STEP.WIDEN.PERCENT",
                             cli_number_text(&args->percent, text, sizeof text)));
     snprintf(to, sizeof to, "%lld", (long long)args->to);

@@ -1,0 +1,68 @@
+/* latency_private.h: times of nodes. >>latency
+ *
+ * Called by: budgets of pruning, placement by time. Calls: exec, config (files).
+ */
+#ifndef SBIT_LATENCY_PRIVATE_H
+#define SBIT_LATENCY_PRIVATE_H
+
+#include "../core/core_private.h"
+#include "../exec/exec_api.h"
+#include "latency_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sbit__moment {
+    double work, us;
+} sbit__moment;
+
+typedef struct sbit__latency_node {
+    const char *name;
+    sbit__moment *moments; /* ascending by work */
+    size_t count, capacity;
+} sbit__latency_node;
+
+struct sbit_latency {
+    sbit_ctx *ctx;
+    sbit__arena arena; /* of names */
+    sbit__map index;
+    sbit__latency_node *nodes;
+    size_t count, capacity;
+    bool loaded;
+};
+
+SBIT__FN sbit_status sbit__latency_make(sbit_ctx *ctx, sbit_latency **out, sbit_error *error);
+SBIT__FN const sbit__latency_node *sbit__latency_find(const sbit_latency *latency,
+                                                      const char *name); /* NULL: unknown */
+/* A time for some work, in place of what was there for the same. */
+SBIT__FN sbit_status sbit__latency_put(sbit_latency *latency, const char *name, double work,
+                                       double us, sbit_error *error);
+/* Microseconds for some work. */
+SBIT__FN double sbit__latency_at(const sbit__latency_node *node, double work);
+/* Multiply-accumulates, else elements of the output; the name that the table knows a node by. */
+SBIT__FN double sbit__latency_work(const sbit_graph *graph, const sbit_node *node);
+SBIT__FN const char *sbit__latency_name(const sbit_graph *graph, const sbit_node *node);
+
+/* The shortest time of every node of a graph, over some runs. */
+typedef struct sbit__timing {
+    sbit_graph *graph;
+    sbit_session *session; /* whose inputs are to be set */
+    sbit__arena arena;
+    sbit_node_profile *nodes;
+    uint64_t *before;
+    double *least; /* nanoseconds */
+    size_t count;
+    int64_t together; /* runs that are timed in a row */
+} sbit__timing;
+/* Borrows the graph. Also after an error: close. */
+SBIT__FN sbit_status sbit__timing_open(sbit__timing *t, sbit_graph *graph, sbit_error *error);
+SBIT__FN void sbit__timing_close(sbit__timing *t);
+/* Runs several in turns, forth and back, so that none has the machine's better moments. */
+SBIT__FN sbit_status sbit__timing_run(sbit__timing *list, size_t count, sbit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_LATENCY_PRIVATE_H */
