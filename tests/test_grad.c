@@ -833,6 +833,57 @@ static void rare_check(const rare_case *r)
     rare_check_of(NULL, r);
 }
 
+/* No samples: parameters get zeros. */
+TEST(batches_of_nothing)
+{
+    static const rare_case cases[] = {
+        {"Conv", 17, {"0,2,4,4", "3,2,3,3", "3"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"Conv", 17, {"0,2,4,4", "2,1,3,3", "2"}, NULL, 0, "group=2", 0, 0, 0, 0, 0},
+        {"ConvTranspose", 17, {"0,2,4,4", "2,3,3,3", "3"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"MatMul", 17, {"0,3", "3,2"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"MatMul", 17, {"2,0,3", "2,3,2"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"MatMul", 17, {"0,4,3", "3,2"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"Gemm", 17, {"0,3", "2,3", "2"}, NULL, 0, "transB=1", 0, 0, 0, 0, 0},
+        {"Add", 17, {"0,3", "3"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"PRelu", 17, {"0,3", "3"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"LayerNormalization", 17, {"0,4", "4", "4"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"RMSNormalization", 23, {"0,4", "4"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"InstanceNormalization", 17, {"0,3,4", "3", "3"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"GroupNormalization", 21, {"0,4,3", "4", "4"}, NULL, 0, "num_groups=2", 0, 0, 0, 0, 0},
+        {"BatchNormalization", 17, {"0,3,4", "3", "3", "3", "3"}, NULL, 0, "", 0.5, 1.5, 24, 0, 0},
+        {"Einsum", 17, {"0,3", "3,2"}, NULL, 0, "equation='ij,jk->ik'", 0, 0, 0, 0, 0},
+        {"Attention", 23, {"0,2,3,4", "0,2,5,4", "0,2,5,4"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"RNN", 17, {"2,0,3", "1,5,3", "1,5,5", "1,10", "-", "1,0,5"}, NULL, 0, "hidden_size=5", 0,
+         0, 0, 2, 0},
+        {"RNN", 17, {"0,2,3", "1,5,3", "1,5,5", "1,10", "-", "1,2,5"}, NULL, 0, "hidden_size=5", 0,
+         0, 0, 2, 0},
+        {"LRN", 17, {"0,3,2,2"}, NULL, 0, "size=3", 0, 0, 0, 0, 0},
+        {"LpPool", 18, {"0,3,4,4"}, NULL, 0, "kernel_shape=[2,2]", 0, 0, 0, 0, 0},
+        {"GridSample", 20, {"0,1,4,4", "0,2,3,2"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"Resize", 19, {"0,2,4,3", "-", "-"}, "0,2,5,7", 3, "mode='linear'", 0, 0, 0, 0, 0},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        rare_check(&cases[i]);
+    }
+}
+
+/* No steps: the states come through; no sequences: the weights get zeros. */
+TEST(recurrent_over_nothing)
+{
+    for (int mode = 0; mode < 4; mode++) {
+        const bool steps = mode / 2 == 1, gru = mode % 2 == 1;
+        grad_case c = grad_of(gru ? "GRU" : "LSTM", steps ? "2,0,3" : "0,2,3",
+                              gru ? "1,15,3" : "1,20,3", gru ? "1,15,5" : "1,20,5");
+        c.dims[3] = gru ? "1,30" : "1,40";
+        c.dims[4] = "-";
+        c.dims[5] = steps ? "1,0,5" : "1,2,5";
+        c.dims[6] = gru ? NULL : c.dims[5];
+        grad_attr(&c, build_int("hidden_size", 5));
+        c.outputs = gru ? 2 : 3;
+        grad_check(&c);
+    }
+}
+
 TEST(less_common_operators)
 {
     static const rare_case cases[] = {

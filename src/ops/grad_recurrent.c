@@ -458,13 +458,30 @@ static void sbit__lstm_direction(const sbit_op_call *call, const sbit__lstm_grad
     }
 }
 
+/* Without steps or sequences weights have no gradient, and those of the states come through. */
+static bool sbit__lstm_nothing(const sbit_op_call *call, const sbit__lstm_grad *l)
+{
+    const bool nothing = l->steps == 0 || l->batch == 0;
+    for (int32_t i = 1; nothing && i < call->output_count; i++) {
+        sbit_tensor *out = sbit__out(call, i);
+        const sbit_tensor *from = i < 4 ? NULL : sbit__in(call, i == 4 ? SBIT__LSTM_DYH : SBIT__LSTM_DYC);
+        if (out != NULL && from != NULL) {
+            sbit__elem_copy(l->dtype, out->data, 0, from->data, 0, sbit_tensor_count(out));
+        } else if (out != NULL) {
+            sbit__elem_zero(l->dtype, out->data, 0, sbit_tensor_count(out));
+        }
+    }
+    return nothing;
+}
+
 static sbit_status sbit__lstm_grad_run(const sbit_op_call *call, sbit_error *error)
 {
     sbit__lstm_grad l;
     const char *direction = sbit_node_string(call->node, "direction", "forward");
     (void)error;
     sbit__lstm_place(call, &l, (char *)call->scratch);
-    for (int64_t d = 0; l.steps > 0 && l.batch > 0 && d < l.directions; d++) {
+    const bool nothing = sbit__lstm_nothing(call, &l);
+    for (int64_t d = 0; !nothing && d < l.directions; d++) {
         l.reverse = d == 1 || sbit__streq(direction, "reverse");
         sbit__lstm_direction(call, &l, d);
     }
@@ -751,7 +768,8 @@ static sbit_status sbit__gru_grad_run(const sbit_op_call *call, sbit_error *erro
     (void)error;
     sbit__gru_place(call, &g, (char *)call->scratch);
     g.before_reset = sbit_node_int(call->node, "linear_before_reset", 0) != 0;
-    for (int64_t d = 0; g.l.steps > 0 && g.l.batch > 0 && d < g.l.directions; d++) {
+    const bool nothing = sbit__lstm_nothing(call, &g.l);
+    for (int64_t d = 0; !nothing && d < g.l.directions; d++) {
         const int64_t h = g.l.hidden, cell = g.l.batch * h, rows = g.l.steps * g.l.batch;
         const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 3 * h * g.l.input);
         void *dx = sbit__lstm_out(call, 0, 0), *dh0 = sbit__lstm_out(call, 4, d * cell);

@@ -971,6 +971,24 @@ SBIT__FN void sbit__grad_layer_norm(sbit_gradient *g)
     }
 }
 
+/* The elements behind axis 0; 0: not known. */
+static int64_t sbit__g_per_sample(const sbit_gradient *g, sbit_value_id id)
+{
+    const sbit_type *type = sbit__g_type(g, id);
+    int64_t count = 1;
+    for (int32_t i = 1; i < type->rank; i++) {
+        count = sbit__dim_known(type->dims[i]) ? count * type->dims[i].value : 0;
+    }
+    return count;
+}
+
+/* The last axis of [0, parts, ?] for Reshape: stated where it is known, since -1 stands for nothing
+ * if there are no samples. */
+static int64_t sbit__g_share(int64_t per_sample, int64_t parts)
+{
+    return per_sample > 0 && parts > 0 ? per_sample / parts : -1;
+}
+
 /* Group and instance normalization: x as [N, groups, the rest], of which the rest is normalized;
  * the scale belongs to channels, in GroupNormalization before 21 to groups. */
 SBIT__FN void sbit__grad_group_norm(sbit_gradient *g)
@@ -980,7 +998,9 @@ SBIT__FN void sbit__grad_group_norm(sbit_gradient *g)
     const bool instance = sbit__streq(g->node->op_type, "InstanceNormalization");
     const int64_t channels = sbit__g_length(g, x, 1), length = sbit__g_length(g, scale, 0);
     const int64_t groups = instance ? channels : sbit_node_int(g->node, "num_groups", 1);
-    const int64_t grouped[3] = {0, groups, -1}, by_channel[3] = {0, length, -1};
+    const int64_t per_sample = sbit__g_per_sample(g, x);
+    const int64_t grouped[3] = {0, groups, sbit__g_share(per_sample, groups)};
+    const int64_t by_channel[3] = {0, length, sbit__g_share(per_sample, length)};
     const int64_t column[2] = {length, 1};
     const sbit_value_id rows = sbit__g_shape_of(g, grouped, 3);
     const sbit_value_id scaled_rows = sbit__g_shape_of(g, by_channel, 3);
