@@ -32,6 +32,7 @@
 #include <stdio.h>   /* printf */
 #include <stdlib.h>  /* getenv, malloc */
 #include <string.h>  /* strcmp */
+#include <time.h>    /* clock */
 
 #ifndef SBIT_TEST_ROOT /* the checkout; set by the Makefile, as are the next three */
 #define SBIT_TEST_ROOT ".."
@@ -420,7 +421,12 @@ int main(int argc, char **argv)
         }
         test_state.checks_failed = 0;
         test_state.skip_reason = NULL;
+        const clock_t begin = clock();
         test->run();
+        const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC; /* of processors */
+        if (seconds > 0.4) {
+            printf("%5.1f s %s\n", seconds, test->name);
+        }
         if (test_state.checks_failed > 0) {
             printf("FAIL %s: %d checks failed\n", test->name, test_state.checks_failed);
             failed++;

@@ -397,23 +397,26 @@ TEST(unary_functions)
         -0.9f,      3.4e38f,         -3.4e38f,    INFINITY,   -INFINITY,     NAN,
         8388609.0f, 8388607.5f,      -8388607.5f, 4194303.5f, 2147483648.0f, -2147483648.0f,
         3e9f,       1.17549435e-38f, 20.0f,       -20.0f,     100.0f};
+    static double wanted[COUNT];
     float *x = fenced_floats(0, COUNT), *y = fenced_floats(1, COUNT);
     for (int i = 0; i < COUNT; i++) { /* all exponents, then where the functions bend */
         x[i] = i < COUNT / 2 ? bits_float((uint32_t)i * 143165u) : random_float() * 12.0f;
     }
     memcpy(x, special, sizeof special);
     for (int op = 0; op < SBIT__UNARY_COUNT; op++) {
+        for (int i = 0; i < COUNT; i++) {
+            wanted[i] = unary((sbit__unary)op, (double)x[i]);
+        }
         EACH_ISA(isa, kernels)
         {
             int wrong = 0;
             kernels->f32_unary((sbit__unary)op, COUNT, x, y);
             for (int i = 0; i < COUNT && wrong < 5; i++) {
-                const double wanted = unary((sbit__unary)op, (double)x[i]);
-                if (!unary_close((sbit__unary)op, (double)x[i], y[i], wanted)) {
+                if (!unary_close((sbit__unary)op, (double)x[i], y[i], wanted[i])) {
                     wrong++;
                     test_failed(__FILE__, __LINE__, "%s: unary %d of %.9g is %.9g, wanted %.9g",
                                 sbit_isa_name((sbit_isa)isa), op, (double)x[i], (double)y[i],
-                                wanted);
+                                wanted[i]);
                 }
             }
         }
@@ -926,7 +929,8 @@ static void run_gemm(int isa, int threads, const gemm_case *t, const sbit__gemm 
     sbit_ctx_destroy(ctx);
 }
 
-static void check_gemm(int isa, const gemm_case *t)
+/* Of every instruction set, with 1, 2 and 4 threads: the products in double are the same for all. */
+static void check_gemm(const gemm_case *t)
 {
     const int64_t turn = t->turn, m = t->m, n = t->n, k = t->k, ldc = n + turn % 3;
     const int64_t a_rows = t->trans_a ? k : m, a_cols = t->trans_a ? m : k;
@@ -952,32 +956,42 @@ static void check_gemm(int isa, const gemm_case *t)
     g.bias_rows = t->bias_rows;
     const sbit__epilogue ep = epilogue_number(turn, turn % 4 == 1 ? residual : NULL);
     g.epilogue = turn % 5 != 0 ? &ep : NULL;
-    run_gemm(isa, 1, t, &g, c);
-    memcpy(first, c, (size_t)c_size * sizeof(float));
-    for (int64_t i = 0; i < m; i++) {
-        for (int64_t j = 0; j < n; j++) {
-            double sum = 0, size = 1;
-            for (int64_t p = 0; p < k; p++) {
-                const double term = (double)t->alpha *
-                                    (double)(t->trans_a ? a[p * g.lda + i] : a[i * g.lda + p]) *
-                                    (double)(t->trans_b ? b[j * g.ldb + p] : b[p * g.ldb + j]);
-                sum += term;
-                size += fabs(term);
-            }
-            sum += g.bias != NULL ? (double)bias[t->bias_rows ? i : j] : 0.0;
-            sum += g.epilogue != NULL && ep.residual != NULL ? (double)residual[i * ldc + j] : 0.0;
-            if (!CHECK_NEAR((double)c[i * ldc + j], activate(sum, g.epilogue), 2e-6 * size)) {
+    double *wanted = (double *)malloc((size_t)(m * n + 1) * 2 * sizeof(double)), *sizes = wanted + m * n;
+    for (int64_t i = 0; i < m * n; i++) {
+        const int64_t row = i / n, column = i % n;
+        const int64_t step_a = t->trans_a ? g.lda : 1, step_b = t->trans_b ? 1 : g.ldb;
+        const float *p_a = a + row * (t->trans_a ? 1 : g.lda), *p_b = b + column * (t->trans_b ? g.ldb : 1);
+        double sum = 0, size = 0;
+        for (int64_t p = 0; p < k; p++) {
+            const double term = (double)p_a[p * step_a] * (double)p_b[p * step_b];
+            sum += term;
+            size += fabs(term);
+        }
+        sum *= (double)t->alpha;
+        sum += g.bias != NULL ? (double)bias[t->bias_rows ? row : column] : 0.0;
+        sum += g.epilogue != NULL && ep.residual != NULL ? (double)residual[row * ldc + column] : 0.0;
+        wanted[i] = activate(sum, g.epilogue);
+        sizes[i] = 1.0 + size * fabs((double)t->alpha);
+    }
+    EACH_ISA(isa, kernels)
+    {
+        memset(c, 0xff, (size_t)c_size * sizeof(float));
+        run_gemm(isa, 1, t, &g, c);
+        memcpy(first, c, (size_t)c_size * sizeof(float));
+        for (int64_t i = 0; i < m * n; i++) {
+            if (!CHECK_NEAR((double)c[i / n * ldc + i % n], wanted[i], 2e-6 * sizes[i])) {
                 printf("  isa %d m %d n %d k %d turn %d at %d %d\n", isa, (int)m, (int)n, (int)k,
-                       (int)turn, (int)i, (int)j);
-                return;
+                       (int)turn, (int)(i / n), (int)(i % n));
+                break;
             }
         }
+        for (int threads = 2; threads <= 4; threads += 2) { /* threads change no bit */
+            memset(c, 0xff, (size_t)c_size * sizeof(float));
+            run_gemm(isa, threads, t, &g, c);
+            CHECK(c_size == 0 || memcmp(c, first, (size_t)c_size * sizeof(float)) == 0);
+        }
     }
-    for (int threads = 2; threads <= 4; threads += 2) { /* threads change no bit */
-        memset(c, 0xff, (size_t)c_size * sizeof(float));
-        run_gemm(isa, threads, t, &g, c);
-        CHECK(c_size == 0 || memcmp(c, first, (size_t)c_size * sizeof(float)) == 0);
-    }
+    free(wanted);
 }
 
 /* What integers are compared with: a sum of the reference is that of doubles. */
@@ -1017,20 +1031,17 @@ TEST(gemm_driver)
         {2, 33, 300},  {4, 17, 600},   {5, 100, 20},  {6, 16, 272}, {7, 17, 273},  {12, 32, 100},
         {13, 33, 180}, {24, 48, 500},  {25, 50, 90},  {64, 64, 64}, {145, 20, 30}, {150, 530, 40},
         {30, 600, 20}, {70, 70, 1100}, {1, 300, 3000}};
-    EACH_ISA(isa, kernels)
-    {
-        int64_t turn = 0;
-        for (size_t s = 0; s < SBIT__COUNT_OF(sizes); s++) {
-            for (int form = 0; form < 16; form++, turn++) {
-                gemm_case t;
-                t.m = sizes[s][0], t.n = sizes[s][1], t.k = sizes[s][2];
-                t.trans_a = (form & 1) != 0, t.trans_b = (form & 2) != 0;
-                t.pack_a = (form & 4) != 0, t.pack_b = (form & 8) != 0;
-                t.bias_rows = turn % 2 == 0;
-                t.alpha = turn % 3 == 1 ? 0.5f : 1.0f;
-                t.turn = turn;
-                check_gemm(isa, &t);
-            }
+    int64_t turn = 0;
+    for (size_t s = 0; s < SBIT__COUNT_OF(sizes); s++) {
+        for (int form = 0; form < 16; form++, turn++) {
+            gemm_case t;
+            t.m = sizes[s][0], t.n = sizes[s][1], t.k = sizes[s][2];
+            t.trans_a = (form & 1) != 0, t.trans_b = (form & 2) != 0;
+            t.pack_a = (form & 4) != 0, t.pack_b = (form & 8) != 0;
+            t.bias_rows = turn % 2 == 0;
+            t.alpha = turn % 3 == 1 ? 0.5f : 1.0f;
+            t.turn = turn;
+            check_gemm(&t);
         }
     }
 }
@@ -1142,7 +1153,8 @@ static void print_shape(const sbit__conv_shape *s)
            (int)s->dilation[2], (int)s->pad_begin[0], (int)s->pad_begin[1], (int)s->pad_begin[2]);
 }
 
-static void check_conv(int isa, const sbit__conv_shape *s, int64_t turn)
+/* Of every instruction set, with 1, 2 and 4 threads: the sums in double are the same for all. */
+static void check_conv(const sbit__conv_shape *s, int64_t turn)
 {
     const int64_t taps = s->kernel[0] * s->kernel[1] * s->kernel[2];
     const int64_t in_size = s->in[0] * s->in[1] * s->in[2];
@@ -1156,44 +1168,48 @@ static void check_conv(int isa, const sbit__conv_shape *s, int64_t turn)
     const sbit__epilogue ep = epilogue_number(turn, turn % 4 == 1 ? residual : NULL);
     const sbit__epilogue *used = turn % 5 != 0 ? &ep : NULL;
     const float *used_bias = turn % 3 != 0 ? bias : NULL;
-    run_conv(isa, 1, s, x, w, used_bias, used, y);
-    memcpy(first, y, (size_t)y_size * sizeof(float));
-    double *sums = (double *)malloc((size_t)y_size * 2 * sizeof(double)), *sizes = sums + y_size;
+    double *wanted = (double *)malloc((size_t)y_size * 2 * sizeof(double)), *sizes = wanted + y_size;
     for (int64_t i = 0; i < y_size; i++) {
         const int64_t at = i % out_pixels, channel = i / out_pixels % s->out_channels;
         const int64_t o[3] = {at / s->out[2] / s->out[1], at / s->out[2] % s->out[1],
                               at % s->out[2]};
         sizes[i] = 1.0;
-        sums[i] = conv_at(s, x, w, i / out_pixels / s->out_channels, channel, o, &sizes[i]);
-    }
-    for (int64_t i = 0; i < y_size; i++) {
-        const int64_t row = i / s->out[2] % s->out[1], column = i % s->out[2];
-        const int64_t channel = i / out_pixels % s->out_channels;
-        double size = sizes[i], sum = sums[i];
-        for (int64_t t = 0; t < winograd * winograd; t++) { /* the largest of the tile counts */
-            const int64_t other[2] = {row / winograd * winograd + t / winograd,
-                                      column / winograd * winograd + t % winograd};
-            if (other[0] < s->out[1] && other[1] < s->out[2]) {
-                const double its = sizes[i + (other[0] - row) * s->out[2] + other[1] - column];
-                size = its > size ? its : size;
-            }
-        }
+        double sum = conv_at(s, x, w, i / out_pixels / s->out_channels, channel, o, &sizes[i]);
         sum += used_bias != NULL ? (double)bias[channel] : 0.0;
         sum += used != NULL && ep.residual != NULL ? (double)residual[i] : 0.0;
-        if (!CHECK_NEAR((double)y[i], activate(sum, used), 2e-6 * size)) {
-            printf("  isa %d turn %d at %d\n", isa, (int)turn, (int)i);
-            print_shape(s);
-            break;
-        }
+        wanted[i] = activate(sum, used);
     }
-    free(sums);
-    for (int threads = 2; threads <= 4; threads += 2) {
+    EACH_ISA(isa, kernels)
+    {
         memset(y, 0xff, (size_t)y_size * sizeof(float));
-        run_conv(isa, threads, s, x, w, used_bias, used, y);
-        if (!CHECK(memcmp(y, first, (size_t)y_size * sizeof(float)) == 0)) {
-            print_shape(s);
+        run_conv(isa, 1, s, x, w, used_bias, used, y);
+        memcpy(first, y, (size_t)y_size * sizeof(float));
+        for (int64_t i = 0; i < y_size; i++) {
+            const int64_t row = i / s->out[2] % s->out[1], column = i % s->out[2];
+            double size = sizes[i];
+            for (int64_t t = 0; t < winograd * winograd; t++) { /* the largest of the tile counts */
+                const int64_t other[2] = {row / winograd * winograd + t / winograd,
+                                          column / winograd * winograd + t % winograd};
+                if (other[0] < s->out[1] && other[1] < s->out[2]) {
+                    const double its = sizes[i + (other[0] - row) * s->out[2] + other[1] - column];
+                    size = its > size ? its : size;
+                }
+            }
+            if (!CHECK_NEAR((double)y[i], wanted[i], 2e-6 * size)) {
+                printf("  isa %d turn %d at %d\n", isa, (int)turn, (int)i);
+                print_shape(s);
+                break;
+            }
+        }
+        for (int threads = 2; threads <= 4; threads += 2) {
+            memset(y, 0xff, (size_t)y_size * sizeof(float));
+            run_conv(isa, threads, s, x, w, used_bias, used, y);
+            if (!CHECK(memcmp(y, first, (size_t)y_size * sizeof(float)) == 0)) {
+                print_shape(s);
+            }
         }
     }
+    free(wanted);
 }
 
 /* groups, channels of a group in and out, batch, then in, kernel, stride, dilation, begin and end
@@ -1222,29 +1238,26 @@ static const int64_t conv_shapes[][14] = {
 
 static void check_conv_shapes(void)
 {
-    EACH_ISA(isa, kernels)
-    {
-        for (size_t i = 0; i < SBIT__COUNT_OF(conv_shapes); i++) {
-            const int64_t *p = conv_shapes[i];
-            sbit__conv_shape s;
-            memset(&s, 0, sizeof s);
-            s.groups = p[0];
-            s.in_channels = p[0] * p[1];
-            s.out_channels = p[0] * p[2];
-            s.batch = p[3];
-            s.in[0] = s.kernel[0] = s.stride[0] = s.dilation[0] = s.out[0] = 1;
-            for (int d = 1; d < 3; d++) {
-                s.in[d] = p[3 + d];
-                s.kernel[d] = p[5 + d];
-                s.stride[d] = p[7 + d];
-                s.dilation[d] = p[9 + d];
-                s.pad_begin[d] = p[11 + d];
-                s.out[d] = out_size(&s, d, p[11 + d]);
-            }
-            check_conv(isa, &s, (int64_t)i);
-            if (getenv("SBIT_TEST_QUICK") == NULL) {
-                check_conv(isa, &s, (int64_t)i + 7);
-            }
+    for (size_t i = 0; i < SBIT__COUNT_OF(conv_shapes); i++) {
+        const int64_t *p = conv_shapes[i];
+        sbit__conv_shape s;
+        memset(&s, 0, sizeof s);
+        s.groups = p[0];
+        s.in_channels = p[0] * p[1];
+        s.out_channels = p[0] * p[2];
+        s.batch = p[3];
+        s.in[0] = s.kernel[0] = s.stride[0] = s.dilation[0] = s.out[0] = 1;
+        for (int d = 1; d < 3; d++) {
+            s.in[d] = p[3 + d];
+            s.kernel[d] = p[5 + d];
+            s.stride[d] = p[7 + d];
+            s.dilation[d] = p[9 + d];
+            s.pad_begin[d] = p[11 + d];
+            s.out[d] = out_size(&s, d, p[11 + d]);
+        }
+        check_conv(&s, (int64_t)i);
+        if (getenv("SBIT_TEST_QUICK") == NULL) {
+            check_conv(&s, (int64_t)i + 7);
         }
     }
 }
@@ -1264,33 +1277,30 @@ TEST(conv_driver_with_channels_last)
 static void check_conv_random(void)
 {
     const int64_t turns = getenv("SBIT_TEST_QUICK") != NULL ? 80 : 250;
-    EACH_ISA(isa, kernels)
-    {
-        random_state = 12345;
-        for (int64_t turn = 0; turn < turns; turn++) {
-            sbit__conv_shape s;
-            memset(&s, 0, sizeof s);
-            s.batch = 1 + random_below(4);
-            s.groups = random_below(3) == 0 ? 1 + random_below(5) : 1;
-            s.in_channels = s.groups * (1 + random_below(turn % 10 == 0 ? 60 : 6));
-            s.out_channels = s.groups * (1 + random_below(turn % 7 == 0 ? 40 : 10));
-            const int first = turn % 4 == 0 ? 0 : turn % 4 == 1 ? 2 : 1; /* 3-D, 1-D, 2-D */
-            bool possible = true;
-            for (int d = 0; d < 3; d++) {
-                const bool used = d >= first;
-                s.in[d] = used ? 1 + random_below(first == 2 ? 60 : 14) : 1;
-                s.kernel[d] = used ? 1 + random_below(4) : 1;
-                s.stride[d] = used ? 1 + random_below(3) : 1;
-                s.dilation[d] = used ? 1 + random_below(2) : 1;
-                s.pad_begin[d] = used ? random_below(4) : 0;
-                const int64_t pad_end = used ? random_below(4) : 0;
-                possible = possible &&
-                           s.in[d] + s.pad_begin[d] + pad_end > (s.kernel[d] - 1) * s.dilation[d];
-                s.out[d] = out_size(&s, d, pad_end);
-            }
-            if (possible) {
-                check_conv(isa, &s, turn);
-            }
+    random_state = 12345;
+    for (int64_t turn = 0; turn < turns; turn++) {
+        sbit__conv_shape s;
+        memset(&s, 0, sizeof s);
+        s.batch = 1 + random_below(4);
+        s.groups = random_below(3) == 0 ? 1 + random_below(5) : 1;
+        s.in_channels = s.groups * (1 + random_below(turn % 10 == 0 ? 60 : 6));
+        s.out_channels = s.groups * (1 + random_below(turn % 7 == 0 ? 40 : 10));
+        const int first = turn % 4 == 0 ? 0 : turn % 4 == 1 ? 2 : 1; /* 3-D, 1-D, 2-D */
+        bool possible = true;
+        for (int d = 0; d < 3; d++) {
+            const bool used = d >= first;
+            s.in[d] = used ? 1 + random_below(first == 2 ? 60 : 14) : 1;
+            s.kernel[d] = used ? 1 + random_below(4) : 1;
+            s.stride[d] = used ? 1 + random_below(3) : 1;
+            s.dilation[d] = used ? 1 + random_below(2) : 1;
+            s.pad_begin[d] = used ? random_below(4) : 0;
+            const int64_t pad_end = used ? random_below(4) : 0;
+            possible = possible &&
+                       s.in[d] + s.pad_begin[d] + pad_end > (s.kernel[d] - 1) * s.dilation[d];
+            s.out[d] = out_size(&s, d, pad_end);
+        }
+        if (possible) {
+            check_conv(&s, turn);
         }
     }
 }
@@ -1367,27 +1377,24 @@ static const int64_t winograd_shapes[][9] = {
 TEST(conv_driver_winograd)
 {
     channels_last = true;
-    EACH_ISA(isa, kernels)
-    {
-        for (size_t i = 0; i < 2 * SBIT__COUNT_OF(winograd_shapes); i++) {
-            const int64_t *p = winograd_shapes[i / 2];
-            sbit__conv_shape s;
-            memset(&s, 0, sizeof s);
-            winograd = i % 2 == 0 ? 4 : 2;
-            s.groups = 1;
-            s.in_channels = p[0];
-            s.out_channels = p[1];
-            s.batch = p[2];
-            for (int d = 0; d < 3; d++) {
-                s.in[d] = d > 0 ? p[2 + d] : 1;
-                s.kernel[d] = d > 0 ? 3 : 1;
-                s.stride[d] = s.dilation[d] = 1;
-                s.pad_begin[d] = d > 0 ? p[3 + 2 * d] : 0;
-                s.out[d] = out_size(&s, d, d > 0 ? p[4 + 2 * d] : 0);
-            }
-            CHECK(sbit__last_may_winograd(&s));
-            check_conv(isa, &s, (int64_t)i);
+    for (size_t i = 0; i < 2 * SBIT__COUNT_OF(winograd_shapes); i++) {
+        const int64_t *p = winograd_shapes[i / 2];
+        sbit__conv_shape s;
+        memset(&s, 0, sizeof s);
+        winograd = i % 2 == 0 ? 4 : 2;
+        s.groups = 1;
+        s.in_channels = p[0];
+        s.out_channels = p[1];
+        s.batch = p[2];
+        for (int d = 0; d < 3; d++) {
+            s.in[d] = d > 0 ? p[2 + d] : 1;
+            s.kernel[d] = d > 0 ? 3 : 1;
+            s.stride[d] = s.dilation[d] = 1;
+            s.pad_begin[d] = d > 0 ? p[3 + 2 * d] : 0;
+            s.out[d] = out_size(&s, d, d > 0 ? p[4 + 2 * d] : 0);
         }
+        CHECK(sbit__last_may_winograd(&s));
+        check_conv(&s, (int64_t)i);
     }
     winograd = 0;
 }

@@ -299,7 +299,9 @@ TEST(damaged_statistics_do_no_harm)
     static const char *const path = SBIT_TEST_TMP "/damaged.stats";
     static const char *const observers[] = {"kl_histogram", "percentile", "mse", "octav", "ort_entropy"};
     for (size_t i = 0; i < sizeof observers / sizeof observers[0]; i++) {
-        const char *const set[][2] = {{"A.OBSERVER.TYPE", observers[i]}, {NULL, NULL}};
+        const char *const set[][2] = {{"A.OBSERVER.TYPE", observers[i]},
+                                      {"A.QUANTIZER.BIT", "4"}, /* few steps: kl_histogram's time */
+                                      {NULL, NULL}};
         size_t size = 0, refused = 0;
         scales run;
         scales_begin(&run, "generic", set);
