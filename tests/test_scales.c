@@ -302,6 +302,7 @@ TEST(damaged_statistics_do_no_harm)
         const char *const set[][2] = {{"A.OBSERVER.TYPE", observers[i]},
                                       {"A.QUANTIZER.BIT", "4"}, /* few steps: kl_histogram's time */
                                       {NULL, NULL}};
+        const size_t step = getenv("SBIT_TEST_QUICK") != NULL ? 8 : 4;
         size_t size = 0, refused = 0;
         scales run;
         scales_begin(&run, "generic", set);
@@ -309,7 +310,7 @@ TEST(damaged_statistics_do_no_harm)
         build_do(&run.b, sbit_quant_save_statistics(run.quant, path, &run.b.error), "save");
         unsigned char *bytes = test_read_file(path, &size);
         if (CHECK(bytes != NULL && size > 400)) {
-            for (size_t at = 16; at < 400; at += 4) { /* the first record's names, head, first values */
+            for (size_t at = 16; at < 400; at += step) { /* the first record's names, head, first values */
                 unsigned char was[4];
                 memcpy(was, bytes + at, sizeof was);
                 memset(bytes + at, 0x7f, sizeof was);
@@ -324,7 +325,7 @@ TEST(damaged_statistics_do_no_harm)
                 scales_data(&run, 1.0f, false);
             }
         }
-        CHECK_MSG(refused > 10, "%s: %d refused", observers[i], (int)refused);
+        CHECK_MSG(step * refused > 40, "%s: %d refused", observers[i], (int)refused);
         free(bytes);
         scales_end(&run);
     }

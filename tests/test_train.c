@@ -499,8 +499,8 @@ TEST(optimizers_against_pytorch)
             golden_h_close(&h);
             SBIT_TEST_SKIP("no golden data");
         }
-        optimizer_check(&h, "sgd", 1e-3);
         if (count > 1) {
+            optimizer_check(&h, "sgd", 1e-3);
             optimizer_check(&h, "adam", 5e-3);
         }
         optimizer_check(&h, "adamw", 5e-3);
@@ -556,7 +556,7 @@ TEST(an_epoch_lowers_the_loss)
     cifar c;
     float *weights[2] = {NULL, NULL};
     const bool quick = getenv("SBIT_TEST_QUICK") != NULL;
-    const int64_t count = quick ? 5 * 32 + 5 : 20 * 64 + 5;
+    const int64_t count = quick ? 5 * 16 + 5 : 20 * 64 + 5;
     memset(&h, 0, sizeof h);
     h.name = "resnet20";
     if (!cifar_load(&c, "train-20k.bin", 1000, count)) {
@@ -591,7 +591,7 @@ TEST(an_epoch_lowers_the_loss)
         desc.optimizer_options = "{MOMENTUM: 0.9, NESTEROV: true}";
         desc.clip_norm = 5.0f;
         fit.epochs = 2;
-        fit.batch = quick ? 32 : 64;
+        fit.batch = quick ? 16 : 64;
         fit.seed = 3;
         fit.rate = "cosine";
         fit.warmup = 2;
@@ -789,7 +789,7 @@ TEST(lsq_trains_scales_and_weights)
     sbit_error error;
     loop_seen seen;
     const bool quick = getenv("SBIT_TEST_QUICK") != NULL;
-    const int64_t count = quick ? 128 : 1600;
+    const int64_t count = quick ? 96 : 1600;
     memset(&h, 0, sizeof h);
     h.name = "resnet20";
     h.ctx = train_ctx();
