@@ -425,7 +425,8 @@ SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, in
 {
     const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&d->store);
     const int64_t *offsets = d->offsets;
-    const bool line = d->shares == 2 && d->quads == 3 && pixels > 1 &&
+    const bool line = sizeof(SBIT__V(u4)) == sizeof(SBIT__V(vb)) && /* else registers are too few */
+                      d->shares == 2 && d->quads == 3 && pixels > 1 &&
                       offsets[4] - offsets[0] == d->in_stride &&
                       offsets[8] - offsets[4] == d->in_stride; /* rows of a quad are alike */
     for (int64_t first = 0; first < d->channels; first += 4 * SBIT__V(lanes)) {

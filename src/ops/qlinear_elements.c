@@ -540,10 +540,33 @@ static sbit_status sbit__q_concat_prepare(const sbit_op_call *call, sbit_error *
     return SBIT_OK;
 }
 
+/* One input: a run of n bytes for each index of the axes in front. */
+typedef struct sbit__q_concat_task {
+    const sbit__q8_kernels *q8;
+    const uint8_t *x, *table; /* table NULL: as they are */
+    uint8_t *y;
+    int64_t n, pitch;
+} sbit__q_concat_task;
+
+static void sbit__q_concat_runs(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_concat_task *task = (const sbit__q_concat_task *)user;
+    (void)worker;
+    for (int64_t o = begin; o < end; o++) {
+        const uint8_t *x = task->x + o * task->n;
+        uint8_t *y = task->y + o * task->pitch;
+        if (task->table == NULL) {
+            memcpy(y, x, (size_t)task->n);
+        } else {
+            task->q8->q8_lookup(task->n, task->table, x, y);
+        }
+    }
+}
+
 static sbit_status sbit__q_concat_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit__q_concat *plan = (const sbit__q_concat *)call->params;
-    const sbit__q8_kernels *q8 = sbit__q8_of(call->ctx);
+    sbit__q_concat_task task;
     sbit_tensor *y = call->out[0];
     const int32_t count = (call->input_count - 2) / 3;
     sbit__q_param to, from;
@@ -561,15 +584,14 @@ static sbit_status sbit__q_concat_run(const sbit_op_call *call, sbit_error *erro
         if (!same) {
             sbit__q_table(&from, &to, NULL, 0.0f, table);
         }
-        for (int64_t o = 0; o < plan->outer; o++) {
-            const uint8_t *source = (const uint8_t *)x->data + o * n;
-            uint8_t *target = (uint8_t *)y->data + o * plan->pitch + at;
-            if (same) {
-                memcpy(target, source, (size_t)n);
-            } else {
-                q8->q8_lookup(n, table, source, target);
-            }
-        }
+        task.q8 = sbit__q8_of(call->ctx);
+        task.x = (const uint8_t *)x->data;
+        task.table = same ? NULL : table;
+        task.y = (uint8_t *)y->data + at;
+        task.n = n;
+        task.pitch = plan->pitch;
+        sbit__parallel_range(call->ctx, plan->outer, 1 + 65536 / (n + 1), sbit__q_concat_runs,
+                             &task);
         at += n;
     }
     return SBIT_OK;
