@@ -12,7 +12,7 @@
 #include "q8_private.h"
 #include "rows_private.h"
 
-#include <math.h> /* fabsf */
+#include <math.h> /* fabs */
 
 enum {
     SBIT__Q8_BAND_BYTES = 64 * 1024, /* of input */
@@ -222,8 +222,10 @@ static void sbit__q8_pack_column(const sbit__q8_conv *conv, const sbit__q8_weigh
     at->factor[column] = -zero;
     at->scale[column] = weights->scale != NULL ? weights->scale[channel] : 0.0f;
     at->shift[column] = weights->shift != NULL ? weights->shift[channel] : 0.0f;
-    if (!(fabsf(at->scale[column]) <= 0.5f && fabsf(at->shift[column]) <= 536870912.0f)) {
-        *at->fits = 0; /* 2^31 * scale + shift may be too much */
+    const double most = (double)terms * (255 * 255) + fabs((double)(int32_t)bias);
+    const double sums = most < 2147483648.0 ? most : 2147483648.0; /* they wrap */
+    if (!(sums * fabs((double)at->scale[column]) + fabs((double)at->shift[column]) < 2e9)) {
+        *at->fits = 0;
     }
 }
 
