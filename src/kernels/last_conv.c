@@ -342,10 +342,11 @@ static void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_t 
         tile.store.residual = job->epilogue != NULL && job->epilogue->residual != NULL
                                   ? job->epilogue->residual + at
                                   : NULL;
-        tile.next = tile.weights + tile.width * terms;
-        tile.ahead = conv->blocks <= SBIT__LAST_FETCHED && conv->parts == 1
-                         ? sbit__last_panel(job->kernels, out - first - tile.width) * terms
+        const int64_t next = first + conv->parts * tile.width; /* this part's: only the last is narrower */
+        tile.ahead = conv->blocks <= SBIT__LAST_FETCHED && next < out
+                         ? sbit__last_panel(job->kernels, out - next) * terms
                          : 0;
+        tile.next = tile.ahead > 0 ? tile.weights + (next - first) * terms : NULL;
         if (number % conv->parts == part) {
             job->kernels->last_tile(&tile, pixels, row, job->y + at);
             sbit__last_activate(job, pixels, tile.columns, s->out_channels, job->y + at);
