@@ -101,7 +101,7 @@ SPARSEBIT_API const char *sbit_operator_switch(const char *domain, const char *o
 /* What operator rows are registered under. */
 static const char sbit__op_kind[] = "operator";
 
-static bool sbit__op_row_matches(const sbit_op_row *row, const char *domain, const char *op_type)
+SBIT__INLINE bool sbit__op_row_matches(const sbit_op_row *row, const char *domain, const char *op_type)
 {
     return row->op_type[0] == op_type[0] && /* mostly no, without a call */
            strcmp(row->op_type, op_type) == 0 && strcmp(sbit__op_domain(row->domain), domain) == 0;
@@ -149,8 +149,8 @@ SPARSEBIT_API const sbit_op_row *sbit_operator_find(const sbit_ctx *ctx, const c
     for (size_t f = 0; best == NULL && f < SBIT__COUNT_OF(sbit__op_families); f++) {
         const sbit_op_row *family = sbit__op_families[f](&count);
         for (size_t i = 0; i < count; i++) {
-            if (family[i].since_version <= opset &&
-                sbit__op_row_matches(&family[i], domain, op_type) &&
+            if (sbit__op_row_matches(&family[i], domain, op_type) &&
+                family[i].since_version <= opset &&
                 (best == NULL || family[i].since_version > best->since_version)) {
                 best = &family[i];
             }
