@@ -23,7 +23,7 @@
 
 static const sbit_key sbit__gptq_keys[] = {
     {"GPTQ.DAMPING", SBIT_KEY_FLOAT, "0.01", 0.0, 10.0, NULL,
-     "added to the diagonal, as a part of its mean"},
+     "added to the diagonal, as a part of its mean; more where a column has fewer than 10 positions"},
     {"GPTQ.SWEEPS", SBIT_KEY_INT, "8", 0.0, 1000.0, NULL, "visits of all weights afterwards"},
     {"GPTQ.SCALES", SBIT_KEY_INT, "1", 1.0, 64.0, NULL,
      "sizes at which the scale of each output channel is tried; 1: it stays as observed"},
@@ -35,7 +35,8 @@ static const sbit_key sbit__gptq_keys[] = {
 
 enum {
     SBIT__GPTQ_BLOCK = 64, /* columns between two matrix products */
-    SBIT__GPTQ_TURNS = 3   /* of scale and weights */
+    SBIT__GPTQ_TURNS = 3,  /* of scale and weights */
+    SBIT__GPTQ_PLENTY = 10 /* positions per column; of fewer, more is noise: more damping */
 };
 
 /* One group at work: matrices of [n][n] and [rows][n], columns in their order. */
@@ -541,7 +542,9 @@ static void sbit__gptq_parts(sbit__gptq *t, const sbit_tensor *weight)
 static sbit_status sbit__gptq_layer(sbit__gptq *t, const sbit__round_units *units,
                                     const sbit_unit *unit, sbit__gram *gram, sbit_error *error)
 {
-    const double damping = sbit_options_float(units->options, "STEP.GPTQ.DAMPING");
+    const double few = SBIT__GPTQ_PLENTY * (double)t->n / (gram->count > 1.0 ? gram->count : 1.0);
+    const double damping =
+        sbit_options_float(units->options, "STEP.GPTQ.DAMPING") * (few > 1.0 ? few : 1.0);
     const size_t outputs = (size_t)(t->layer->groups * t->rows);
     sbit__site *site = &t->quant->sites[unit->site];
     bool failed = false;

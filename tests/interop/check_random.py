@@ -1,6 +1,7 @@
 """check_random.py: random graphs: our outputs are ONNX Runtime's, before and after simplification.
 
     SBIT_GRAPHS=5000 SBIT_SEED=0 python check_random.py     (default: 120 graphs of floats, 60 of any type)
+    SBIT_GRAPHS=500 SBIT_KIND=quantized python check_random.py   their Q/DQ graphs on integers and simulated
 
 A difference prints its seed; `python check_random.py SEED [typed]` repeats one graph and keeps its files.
 """
@@ -86,10 +87,40 @@ def one(seed, folder, kind="any"):
     return ""
 
 
+TARGETS = ("generic", "onnxruntime", "mcu", "openvino", "tensorrt")
+
+
+def quantized(seed, folder, kind="quantized"):
+    """'' if the Q/DQ graph gives on integers what its definition gives, to one step of 255 of the largest; None: it has none."""
+    model, feeds = _graphs.graph(seed, "cnn" if seed % 2 == 0 else "any")
+    path, out = os.path.join(folder, "m.onnx"), os.path.join(folder, "q.onnx")
+    (name, x) = next(iter(feeds.items()))
+    onnx.save(model, path)
+    numpy.save(os.path.join(folder, "x.npy"), x)
+    try:
+        c.ort_session(path, False)
+    except Exception:  # not valid after all
+        return None
+    if len(feeds) > 1 or x.dtype != numpy.float32:
+        return None
+    code, _, err = c.tool("quantize", path, "--data", "npy:" + os.path.join(folder, "x.npy"), "--target",
+                          TARGETS[seed % len(TARGETS)], "--threads", 1, "-o", out, "--force")
+    if code != 0:
+        return None if "nothing in this model can be quantized" in err or "not finite" in err else "quantize: " + err.strip()[-300:]
+    results = []
+    for flags in ([], c.DEFINITION):
+        code, _, err = c.tool("run", out, "--input", name + "=" + os.path.join(folder, "x.npy"), "-o", folder, "--threads", 1, *flags)
+        if code != 0:
+            return "run: " + err.strip()[-300:]
+        results.append(outputs(folder, model))
+    worst = max((difference(a, b) for a, b in zip(*results)), default=0.0)
+    return "" if worst <= 1.01 / 255 else "integers and definition are %.3g apart" % worst
+
+
 def some(kind, first, count, most_unknown):
     agree = unknown = 0
     for seed in range(first, first + count):
-        problem = one(seed, c.TMP, kind)
+        problem = (quantized if kind == "quantized" else one)(seed, c.TMP, kind)
         if problem is None:
             unknown += 1
         elif problem == "":
@@ -105,13 +136,15 @@ def main():
         kind = sys.argv[2] if len(sys.argv) > 2 else "any"
         folder = "/tmp/random-%s-%s" % (kind, sys.argv[1])
         os.makedirs(folder, exist_ok=True)
-        print(folder, repr(one(int(sys.argv[1]), folder, kind)))
+        print(folder, repr((quantized if kind == "quantized" else one)(int(sys.argv[1]), folder, kind)))
         return
     first, count = int(os.environ.get("SBIT_SEED") or 0), int(os.environ.get("SBIT_GRAPHS") or 180)
     if os.environ.get("SBIT_KIND", "any") == "any":
         some("any", first, count * 2 // 3, 0.01)
     if os.environ.get("SBIT_KIND", "typed") == "typed":
         some("typed", first, count // 3, 0.15)
+    if os.environ.get("SBIT_KIND") == "quantized":
+        some("quantized", first, count, 0.4)
     c.finish("check_random")
 
 
