@@ -262,8 +262,13 @@ TEST(finetuning_keeps_zeros_and_powers_of_two)
         "A: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 4, POWER_OF_TWO: true}}\n",
         "PLACEMENT: openvino\nSTEPS: [reconstruct]\nSTEP: {RECONSTRUCT: {ITERATIONS: %d, BATCH: 8}}\n"
         "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 4}}\n"
+        "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 4}}\n",
+        /* from integers that gptq chose */
+        "PLACEMENT: openvino\nSTEPS: [gptq, reconstruct]\nSTEP: {RECONSTRUCT: {ITERATIONS: %d, BATCH: 8, "
+        "FINETUNE: true, SCALE_RATE: 0.005}}\n"
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 4}}\n"
         "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 4}}\n"};
-    for (int form = 0; form < 3; form++) {
+    for (int form = 0; form < 4; form++) {
         static blocks near, far;
         char once[500], often[500];
         int weights, activations;

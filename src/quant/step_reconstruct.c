@@ -10,7 +10,8 @@
  * activation quantizers every element is at random, with probability DROP, the float one: a pure
  * function of seed, iteration, place and element. What an earlier step chose (gptq) is where the
  * weights begin, and zeros stay (masks). FINETUNE lets weights go to any integer, straight-through,
- * and learns the logarithms of their scales, too. Where scales are powers of two, the logarithm is
+ * and learns the logarithms of their scales, too (of integers that an earlier step chose, with their
+ * own gradient: straight-through says that a scale does nothing to them). Where scales are powers of two, the logarithm is
  * rounded to one (Jain et al. 2020, TQT). Gradients come from the rows' own rules (>>grad); a block
  * with an operator that has none keeps the weights it has.
  */
@@ -201,7 +202,10 @@ static void sbit__rebuild_weights(const sbit__rebuild_site *q, const sbit_tensor
     while (sbit_runs_next(&runs)) {
         const float zero = (float)site->zero_point[runs.part], scale = q->scale[runs.part];
         const float least = (float)grid->qmin - zero, most = (float)grid->qmax - zero;
-        const float first = q->first[runs.part], ratio = first / scale;
+        /* What an earlier step has rounded: integers that are multiplied by the scale, whatever that
+         * is. Else: weights, which come to lie elsewhere on the grid when the scale changes. */
+        const bool chosen = finetune && site->rounded != NULL && !grid->power_of_two;
+        const float first = chosen ? scale : q->first[runs.part], ratio = first / scale;
         for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
             const float h = finetune ? 0.0f
                             : hard   ? (v[i] >= 0.0f ? 1.0f : 0.0f)
@@ -215,7 +219,7 @@ static void sbit__rebuild_weights(const sbit__rebuild_site *q, const sbit_tensor
                 continue;
             }
             const float slope = finetune ? first : scale * sbit__adaround_slope(q->sigmoid[i]);
-            q->sums[runs.part] += (double)(dy[i] * (inside ? n - at : n));
+            q->sums[runs.part] += (double)(dy[i] * (inside && !chosen ? n - at : n));
             y[i] = inside && own[i] != 0.0f ? dy[i] * slope : 0.0f;
         }
     }
