@@ -380,18 +380,15 @@ static void sbit__conv_gather_block(const sbit__conv_job *job, const sbit__conv_
 
 static void sbit__conv_unit_run(const sbit__conv_job *job, sbit__conv_unit *u)
 {
-    sbit__conv_columns columns[SBIT__CONV_MOST_TILES];
     const int64_t tiles = u->tile1 - u->tile0, panels = u->panel1 - u->panel0;
     for (u->r0 = 0; u->r0 < job->rows; u->r0 = u->r1) {
         u->r1 = sbit__smaller(job->rows, u->r0 + job->matrix.block_rows);
         sbit__conv_gather_block(job, u);
-        for (int64_t tile = 0; tile < tiles; tile++) {
-            columns[tile] = sbit__conv_columns_of(job, u, u->tile0 + tile);
-        }
         for (int64_t i = 0; i < panels * tiles; i++) {
             const int64_t tile = job->weights_outside ? i % tiles : i / panels;
             const int64_t panel = job->weights_outside ? i / tiles : i % panels;
-            sbit__conv_tile(job, u, u->panel0 + panel, &columns[tile]);
+            const sbit__conv_columns columns = sbit__conv_columns_of(job, u, u->tile0 + tile);
+            sbit__conv_tile(job, u, u->panel0 + panel, &columns);
         }
     }
 }
