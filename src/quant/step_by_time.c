@@ -182,7 +182,7 @@ static size_t sbit__by_time_choose(sbit__by_time *t, const sbit_unit *units, siz
 /* Which sites stay quantized: weights of other layers, activations that other nodes read. */
 static void sbit__by_time_sites(const sbit__by_time *t)
 {
-    sbit_use uses[256];
+    sbit_use uses[64];
     for (size_t i = 0; i < t->quant->site_count; i++) {
         const sbit__site *site = &t->quant->sites[i];
         bool needed = !site->enabled || site->body != 0;
@@ -190,8 +190,8 @@ static void sbit__by_time_sites(const sbit__by_time *t)
             needed = needed || !t->is_float[use->node.idx];
         }
         if (site->all_uses && site->body == 0) {
-            const size_t count = sbit_graph_uses(site->graph, site->value, uses, 256);
-            needed = needed || count > 256;
+            const size_t count = sbit_graph_uses(site->graph, site->value, uses, 64);
+            needed = needed || count > 64;
             for (size_t k = 0; k < count && !needed; k++) {
                 needed = uses[k].node.idx == 0 || uses[k].body != NULL ||
                          !t->is_float[uses[k].node.idx];
