@@ -401,8 +401,7 @@ TEST(surplus_inputs_of_integer_products_are_errors)
     static const char *const models[] = {
         "in x u8 2,3\nin w u8 3,4\nc z u8  = 0\nMatMulInteger x,w,z,z,z -> y broken\nout y ?\n",
         "in x u8 1,1,3,3\nin w u8 1,1,2,2\nc z u8  = 0\nConvInteger x,w,z,z,z -> y broken\nout y ?\n",
-        "in x u8 2,3\nin w u8 3,4\nc s f32  = 1.0\nc z u8  = 0\n"
-        "QLinearMatMul x,s,z,w,s,z,s,z,z -> y broken\nout y ?\n",
+        "in x u8 2,3\nin w u8 3,4\nc s f32  = 1.0\nc z u8  = 0\nQLinearMatMul x,s,z,w,s,z,s,z,z -> y broken\nout y ?\n",
     };
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         build b;

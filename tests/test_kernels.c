@@ -615,7 +615,7 @@ TEST(softmax)
         for (size_t s = 0; s < SBIT__COUNT_OF(sizes); s++) {
             const int64_t n = sizes[s];
             float *x = random_floats(0, n), *y = fenced_floats(1, n);
-            double sum = 0, most = -INFINITY, total = 0;
+            double sum = 0, most = -(double)INFINITY, total = 0;
             for (int64_t i = 0; i < n; i++) {
                 x[i] = x[i] * 20 + 300; /* overflows without the maximum */
                 most = fmax(most, (double)x[i]);
@@ -1346,7 +1346,7 @@ TEST(pools_with_channels_last)
             sbit__last_pool_run(ctx, &pool, x, y, fenced(6, pool.scratch_bytes, false));
             for (int64_t at = 0; at < y_size; at++) {
                 const int64_t c = at % t[0], w = at / t[0] % side, h = at / t[0] / side % side;
-                double sum = 0, largest = -INFINITY, count = 0;
+                double sum = 0, largest = -(double)INFINITY, count = 0;
                 for (int64_t k = 0; k < t[2] * t[2]; k++) {
                     const int64_t ih = h * t[3] - t[5] + k / t[2] * t[4];
                     const int64_t iw = w * t[3] - t[5] + k % t[2] * t[4];

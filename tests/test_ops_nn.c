@@ -257,7 +257,8 @@ TEST(max_pool_keeps_what_is_no_number)
         float x[25];
         double x64[25];
         for (int i = 0; i < 25; i++) {
-            x64[i] = x[i] = i == 6 ? NAN : (float)i;
+            x[i] = i == 6 ? NAN : (float)i;
+            x64[i] = (double)x[i];
         }
         nn t;
         nn_begin(&t, 12);
