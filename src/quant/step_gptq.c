@@ -542,7 +542,7 @@ static void sbit__gptq_parts(sbit__gptq *t, const sbit_tensor *weight)
 static sbit_status sbit__gptq_layer(sbit__gptq *t, const sbit__round_units *units,
                                     const sbit_unit *unit, sbit__gram *gram, sbit_error *error)
 {
-    const double few = SBIT__GPTQ_PLENTY * (double)t->n / (gram->count > 1.0 ? gram->count : 1.0);
+    const double few = (double)SBIT__GPTQ_PLENTY * (double)t->n / (gram->count > 1.0 ? gram->count : 1.0);
     const double damping =
         sbit_options_float(units->options, "STEP.GPTQ.DAMPING") * (few > 1.0 ? few : 1.0);
     const size_t outputs = (size_t)(t->layer->groups * t->rows);
