@@ -500,6 +500,37 @@ static bool encodings_calc(formats *f, sbit_quant *quant, bool data)
     return ok;
 }
 
+/* A weight of the root that a body reads has readers of no number in the root. */
+TEST(encodings_leave_out_what_bodies_read)
+{
+    static const char tail[] =
+        "out t f32 ...\nend\ngraph no\nMatMul h,v -> r\nout r f32 ...\nend\n"
+        "in x f32 6,4,5,6\nc zero f32  = 0\nc w f32 120,7 = 1 -0.5 0.3 0.2\nc v f32 120,7 = 0.4 -0.1\nFlatten x -> h\n"
+        "ReduceMax x -> m keepdims=0\nGreater m,zero -> k\nIf k -> y if then_branch=@yes else_branch=@no\nout y f32 ...\n";
+    char model[4000], path[512];
+    int used = snprintf(model, sizeof model, "graph yes\nIdentity h -> s0\n");
+    for (int i = 0; i < 60; i++) {
+        used += snprintf(model + used, sizeof model - (size_t)used, "Sin s%d -> s%d\n", i, i + 1);
+    }
+    snprintf(model + used, sizeof model - (size_t)used, "MatMul s60,w -> t\n%s", tail);
+    formats f;
+    model_bytes bytes;
+    int64_t taken = 0;
+    formats_begin(&f);
+    sbit_graph_destroy(f.b.graph);
+    f.b.graph = model_graph(f.b.ctx, model, &bytes, &f.b.error);
+    test_tmp_path("encodings", path, sizeof path);
+    sbit_quant *quant = encodings_quant(&f, "generic");
+    if (encodings_calc(&f, quant, true)) {
+        build_do(&f.b, sbit_quant_save_encodings(quant, path, "nni", &f.b.error), "save");
+        build_do(&f.b, sbit_quant_load_encodings(quant, path, &taken, &f.b.error), "load");
+    }
+    sbit_quant_destroy(quant);
+    build_end(&f.b);
+    free(bytes.data);
+    remove(path);
+}
+
 /* Scales go out and come back: aimet bit for bit and without data, tensorrt those of symmetric
  * activations, nni as ranges. */
 TEST(encodings_come_back)

@@ -940,6 +940,51 @@ TEST(products_of_any_length_do_not_overflow)
     build_end(&b);
 }
 
+/* What is part of a product holds for those that are computed by loops, too. */
+TEST(long_products_keep_their_bias_and_bounds)
+{
+    static const float bias[4] = {90.0f, -70.0f, 40.0f, -200.0f};
+    for (int form = 0; form < 4; form++) {
+        build b;
+        build_begin(&b, 17);
+        const sbit_value_id x = pair(&b, build_input(&b, "x", SBIT_F32, "3,K"), 0.02f, SBIT_U8, 128);
+        const sbit_value_id w = pair(&b, build_input(&b, "w", SBIT_F32, "K,4"), 0.02f, SBIT_U8, 128);
+        sbit_value_id y = build_binary(&b, "MatMul", "matmul", x, w);
+        if ((form & 1) != 0) {
+            y = build_binary(&b, "Add", "add", y, build_constant(&b, "bias", SBIT_F32, "4", bias));
+        }
+        y = (form & 2) != 0 ? build_unary(&b, "Relu", "relu", y) : y;
+        build_output(&b, quantize(&b, y, 5.0f, SBIT_U8, 128));
+        symbol_size = 40000;
+        CHECK(differences(&b) <= 1);
+        symbol_size = 2;
+        build_end(&b);
+    }
+}
+
+/* Gemm adds C of [N, 1] to each row a number, which no integer product does. */
+TEST(a_bias_per_row_is_none_per_column)
+{
+    static const float c[5] = {0.3f, -0.2f, 0.1f, -0.4f, 0.2f};
+    for (int form = 0; form < 3; form++) {
+        build b;
+        build_begin(&b, 17);
+        sbit_value_id in[3];
+        in[0] = pair(&b, build_input(&b, "x", SBIT_F32, "5,7"), 0.02f, SBIT_U8, 128);
+        in[1] = weight(&b, "7,5", 1, 0.004f);
+        in[2] = build_constant(&b, "c", SBIT_F32, "5,1", c);
+        sbit_value_id y = build_node(&b, "Gemm", "gemm", in, 3, NULL, 0);
+        y = form == 1 ? build_unary(&b, "Relu", "relu", y) : y;
+        if (form == 2) {
+            const sbit_value_id other = pair(&b, build_input(&b, "z", SBIT_F32, "5,5"), 0.02f, SBIT_U8, 128);
+            y = build_binary(&b, "Add", "sum", pair(&b, y, 0.01f, SBIT_U8, 128), other);
+        }
+        build_output(&b, quantize(&b, y, 0.01f, SBIT_U8, 128));
+        CHECK(differences(&b) <= 1);
+        build_end(&b);
+    }
+}
+
 /* As it stands between two phases. */
 TEST(integer_max_pool_with_channels_first)
 {

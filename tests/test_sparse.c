@@ -1818,7 +1818,9 @@ TEST(masks_go_to_a_file_and_come_back)
                                         "{\"second\": {\"weight\": {\"runs\": [1, 7], \"shape\": [2, 4, 1, 1]}}} 1",
                                         "{\"first\": {\"weight\": {\"shape\": [5, 1, 1, 1], \"runs\": [4]}}}",
                                         "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [3]}}}",
-                                        "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [3, 9]}}}"};
+                                        "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [3, 9]}}}",
+                                        "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [1, 3]}}, "
+                                        "\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [0, 4]}}}"};
     build b;
     sbit_sparse *sparse[2] = {NULL, NULL};
     sbit_graph *graph = NULL;

@@ -18,7 +18,7 @@
 #include <math.h> /* INFINITY, fabsf */
 
 #define SBIT__LOWER_SPATIAL 3
-#define SBIT__LOWER_NODES 6  /* sum, two Adds, gate, activation */
+#define SBIT__LOWER_NODES 8  /* Gelu: sum, Erf, Div, Add, Mul, Mul */
 #define SBIT__LOWER_ATTRS 16 /* of a node with what is added; a Conv has at most 6 */
 
 /* What is found behind a sum. */

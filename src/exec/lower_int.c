@@ -435,7 +435,9 @@ static sbit_status sbit__int_bias(sbit__lowering *lower, const sbit__int_product
     const sbit_node *node = sbit__lower_producer(lower, id);
     *out = sbit__int_none();
     if (constant != NULL && constant->dtype == SBIT_F32) {
-        *out = sbit_tensor_count(constant) == product->columns ? id : *out;
+        const int64_t n = product->columns, last = constant->rank - 1; /* Gemm: or one per row */
+        const bool fits = sbit_tensor_count(constant) == n && (n == 1 || constant->dims[last] == n);
+        *out = fits ? id : *out;
         return SBIT_OK;
     }
     if (!sbit__lower_is(lower, node, "DequantizeLinear")) {

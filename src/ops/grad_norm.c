@@ -72,7 +72,7 @@ static void sbit__bn_sums(const sbit__bn *task, const void *b, int64_t channel, 
     }
 }
 
-/* Mean and variance of a channel. Around an element plain the middle of the first plane one pass is
+/* Mean and variance of a channel. Around an element near the middle of the first plane one pass is
  * enough, unless the mean turns out to be far from it. */
 static void sbit__bn_moments(const sbit__bn *task, int64_t channel, double *mean, double *var)
 {

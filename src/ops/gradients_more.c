@@ -582,8 +582,7 @@ SBIT__FN void sbit__grad_label_loss(sbit_gradient *g)
                                          (size_t)g->input_count + 1, true, NULL);
 }
 
-/* AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) -> dq, dk, dv, dmask, dpast k, dpast v
- */
+/* DeformConvGrad(x, w, offset, mask, dy) -> dx, dw, doffset, dmask */
 SBIT__FN void sbit__grad_deform(sbit_gradient *g)
 {
     sbit_value_id inputs[5], outputs[4];
@@ -629,6 +628,8 @@ SBIT__FN void sbit__grad_linear_attention(sbit_gradient *g)
     }
 }
 
+/* AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) -> dq, dk, dv, dmask, dpast k, dpast v
+ */
 SBIT__FN void sbit__grad_attention(sbit_gradient *g)
 {
     sbit_value_id inputs[8], outputs[6];

@@ -788,7 +788,7 @@ static void sbit__q_plain_store(const sbit_op_call *call, const sbit__q_roles *r
     }
     const float sy = (float)sbit__q_pick(sbit__in(call, roles->y_scale), x_at, state->m, i);
     const float zy = (float)sbit__q_pick(sbit__in(call, roles->y_zero), x_at, state->m, i);
-    const float lo = y->dtype == SBIT_I8 ? -128.0f : 0.0f;
+    const int32_t flip = y->dtype == SBIT_I8 ? -128 : 0;
     const float exact =
         state->floats ? (float)sbit__q_plain_float_sum(call, roles, state, x_at, w_at, i, j)
                       : (float)sum;
@@ -796,9 +796,10 @@ static void sbit__q_plain_store(const sbit_op_call *call, const sbit__q_roles *r
         sbit__tensor_set_f64(y, to, (double)(exact * (scale / sy) + zy)); /* saturates */
         return;
     }
-    float q = rintf(exact * (scale / sy)) + zy;
+    const float lo = (float)(state->conv.store.lo + flip), hi = (float)(state->conv.store.hi + flip);
+    float q = rintf(exact * (scale / sy) + shift / sy) + zy;
     q = q > lo ? q : lo;
-    q = q < lo + 255.0f ? q : lo + 255.0f;
+    q = q < hi ? q : hi;
     ((uint8_t *)y->data)[to] = (uint8_t)(int32_t)q;
 }
 

@@ -604,7 +604,7 @@ static void sbit__cast_from_text(const sbit_tensor *x, sbit_tensor *y)
             copy[text[i].size] = '\0';
         }
         if ((y->dtype == SBIT_I64 || y->dtype == SBIT_U64) && fits &&
-            sbit__parse_i64(copy, &whole)) {
+            sbit__parse_i64(copy, &whole) && (y->dtype == SBIT_I64 || whole >= 0)) {
             memcpy((int64_t *)y->data + i, &whole, sizeof whole); /* a double would round it */
         } else {
             sbit__tensor_set_f64(y, i, sbit__cast_parse(text[i]));

@@ -162,7 +162,8 @@ static void sbit__encodings_save_layers(sbit__encodings *e)
     sbit_json_open(&json, NULL, '{');
     for (size_t i = 0; i < e->quant->site_count; i++) {
         const sbit__site *site = &e->quant->sites[i];
-        if (sbit__encodings_has(site, SBIT_TARGET_WEIGHT) && !sbit__streq(last, site->layer_name)) {
+        if (sbit__encodings_has(site, SBIT_TARGET_WEIGHT) && !site->captured &&
+            !sbit__streq(last, site->layer_name)) {
             sbit__encodings_save_layer(e, &json, site);
             last = site->layer_name; /* the second weight of an LSTM has no place */
         }
@@ -368,8 +369,8 @@ static void sbit__encodings_load_layers(sbit__encodings *e, const sbit_yaml *roo
     for (size_t i = 0; i < e->quant->site_count; i++) {
         sbit__site *site = &e->quant->sites[i];
         const sbit_yaml *layer = sbit__encodings_find(root, site->layer_name);
-        if (layer == NULL || site->body != 0 || site->target != SBIT_TARGET_WEIGHT ||
-            site->uses == NULL) {
+        if (layer == NULL || site->body != 0 || site->captured ||
+            site->target != SBIT_TARGET_WEIGHT || site->uses == NULL) {
             continue;
         }
         const sbit_node *node = sbit_graph_node(site->graph, site->uses->node);

@@ -105,12 +105,17 @@ static sbit_status sbit__by_time_run(const sbit__by_time *t, sbit_graph *const g
     return status;
 }
 
+/* As Q/DQ graphs, whatever is written in the end: their nodes are those of the model. */
 static sbit_status sbit__by_time_builds(const sbit__by_time *t, const sbit_quant_build_desc *other,
                                         bool keep, double *sums, sbit_error *error)
 {
     sbit_graph *graphs[2] = {NULL, NULL};
-    sbit_status status = sbit_quant_build(t->quant, NULL, &graphs[0], error);
-    status = status == SBIT_OK ? sbit_quant_build(t->quant, other, &graphs[1], error) : status;
+    sbit_quant_build_desc descs[2];
+    memset(descs, 0, sizeof descs);
+    descs[1] = *other;
+    descs[0].format = descs[1].format = "qdq";
+    sbit_status status = sbit_quant_build(t->quant, &descs[0], &graphs[0], error);
+    status = status == SBIT_OK ? sbit_quant_build(t->quant, &descs[1], &graphs[1], error) : status;
     status = status == SBIT_OK ? sbit__by_time_run(t, graphs, keep, sums, error) : status;
     sbit_graph_destroy(graphs[0]);
     sbit_graph_destroy(graphs[1]);
@@ -185,7 +190,7 @@ static void sbit__by_time_sites(const sbit__by_time *t)
     sbit_use uses[64];
     for (size_t i = 0; i < t->quant->site_count; i++) {
         const sbit__site *site = &t->quant->sites[i];
-        bool needed = !site->enabled || site->body != 0;
+        bool needed = !site->enabled || site->body != 0 || site->captured;
         for (const sbit__site_use *use = site->uses; use != NULL && !site->all_uses; use = use->next) {
             needed = needed || !t->is_float[use->node.idx];
         }

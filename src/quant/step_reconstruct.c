@@ -284,7 +284,8 @@ static bool sbit__rebuild_inside(const sbit__rebuild *t, sbit_node_id node)
 /* The block's own sites: weights that its nodes read, activations that go in or are made inside. */
 static bool sbit__rebuild_owns(const sbit__rebuild *t, const sbit__site *site)
 {
-    if (!site->enabled || site->graph != t->quant->graph || site->value.idx == t->at->exit.idx) {
+    if (!site->enabled || site->graph != t->quant->graph || site->captured ||
+        site->value.idx == t->at->exit.idx) {
         return false;
     }
     const sbit_value_info *value = sbit__site_value(site);

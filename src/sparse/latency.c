@@ -6,7 +6,7 @@
 #include "../passes/passes_api.h"
 #include "sparse_private.h"
 
-enum { SBIT__LATENCY_RATIOS = 5 }; /* that the table is made with */
+enum { SBIT__LATENCY_RATIOS = 10 }; /* that the table is made with */
 
 /* >>graphs */
 
@@ -113,7 +113,6 @@ SPARSEBIT_API sbit_status sbit_latency_now(sbit_sparse *sparse, double *before, 
 static sbit_status sbit__latency_fill(sbit_sparse *sparse, const sbit_feed *feed,
                                       sbit_latency *latency, sbit__arena *arena, sbit_error *error)
 {
-    static const double ratios[SBIT__LATENCY_RATIOS] = {0.0, 0.25, 0.5, 0.75, 0.9};
     sbit__alone *units = NULL;
     size_t count = 0;
     SBIT__TRY(sbit__alone_list(sparse, arena, &units, &count, error));
@@ -124,7 +123,7 @@ static sbit_status sbit__latency_fill(sbit_sparse *sparse, const sbit_feed *feed
     for (int r = 0; r < SBIT__LATENCY_RATIOS; r++) {
         double us = 0.0;
         for (size_t i = 0; i < count; i++) {
-            all[i] = ratios[r];
+            all[i] = (double)r / SBIT__LATENCY_RATIOS;
         }
         sbit__alone_set(sparse, units, count, all);
         SBIT__TRY(sbit_sparse_select(sparse, feed, error));

@@ -257,6 +257,11 @@ static sbit_status sbit__masks_part(sbit__mask_text *t, const char *key)
     if (found->value.idx == 0 || !sbit_graph_value(t->sparse->graph, found->value)->is_constant) {
         return sbit__fail(t->error, SBIT_ERR_NOT_FOUND, t->name, "masks: nothing is called '%s'", t->name);
     }
+    for (const sbit__mask_found *f = t->found; f != NULL; f = f->next) {
+        if (f->value.idx == found->value.idx) {
+            return sbit__fail(t->error, SBIT_ERR_CONFIG, t->name, "masks: '%s' is given twice", t->name);
+        }
+    }
     found->count = sbit_tensor_count(&sbit_graph_value(t->sparse->graph, found->value)->constant);
     found->keep = (uint8_t *)sbit__arena_alloc(&t->arena, (size_t)found->count + 1);
     if (found->keep == NULL) {
