@@ -123,7 +123,7 @@ static sbit_status sbit__latency_fill(sbit_sparse *sparse, const sbit_feed *feed
     for (int r = 0; r < SBIT__LATENCY_RATIOS; r++) {
         double us = 0.0;
         for (size_t i = 0; i < count; i++) {
-            all[i] = (double)r / SBIT__LATENCY_RATIOS;
+            all[i] = (double)r / (double)SBIT__LATENCY_RATIOS;
         }
         sbit__alone_set(sparse, units, count, all);
         SBIT__TRY(sbit_sparse_select(sparse, feed, error));
