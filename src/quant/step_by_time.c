@@ -44,7 +44,8 @@ static uint32_t sbit__by_time_owner(const sbit__by_time *t, const sbit_graph *bu
         }
         if (x.idx < sbit_graph_value_limit(graph) && sbit_graph_value_alive(graph, x)) {
             const sbit__site *site = sbit__site_on(t->quant, graph, x, SBIT_TARGET_ACTIVATION);
-            return site != NULL && site->body == 0 ? site->layer.idx : 0;
+            return site != NULL && site->body == 0 ? site->layer.idx
+                                                   : sbit_graph_value(graph, x)->producer.idx;
         }
         id = sbit_graph_value(built, x)->producer;
         if (id.idx == 0) {
