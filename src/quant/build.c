@@ -354,6 +354,10 @@ SBIT__FN sbit_status sbit__site_dequantized(sbit_quant *quant, sbit__site *site,
     sbit_tensor weight, integers;
     b.quant = quant;
     b.root = b.graph = NULL;
+    if (site->raw) {
+        memcpy(out, site->rounded, site->rounded_bytes);
+        return SBIT_OK;
+    }
     SBIT__TRY(sbit__site_weight(quant, site, &weight, error));
     SBIT__TRY(sbit_tensor_alloc(quant->ctx, sbit__build_dtype(quant, site), weight.rank,
                                 weight.dims, &integers, error));

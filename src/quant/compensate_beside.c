@@ -25,8 +25,10 @@ static bool sbit__beside_fits(const sbit_value_info *x, const sbit_value_info *y
                               sbit__beside_shape *out)
 {
     const int32_t rank = x->type.rank;
+    const sbit_dim *rows = &x->type.dims[0], *made = &y->type.dims[0];
     memset(out, 0, sizeof *out);
-    if (rank != y->type.rank || rank < 2 || rank > 4 || x->type.dtype != SBIT_F32 ||
+    if (rank != y->type.rank || rows->value != made->value || rows->symbol != made->symbol ||
+        rows->symbol == SBIT_SYMBOL_ANY || rank < 2 || rank > 4 || x->type.dtype != SBIT_F32 ||
         y->type.dtype != SBIT_F32 || y->is_output || y->is_constant || y->producer.idx == 0) {
         return false;
     }
@@ -92,7 +94,7 @@ static sbit_status sbit__beside_insert(sbit_quant *quant, sbit_value_id x, sbit_
     const int64_t conv[4] = {shape->to, shape->from, 1, 1}, matrix[2] = {shape->from, shape->to};
     const sbit_attr strides = sbit__attr_ints("strides", shape->stride, 2);
     const sbit_type type = sbit_graph_value(graph, y)->type;
-    sbit_value_id inputs[2], sum = {0}, made = {0}, more = {0};
+    sbit_value_id inputs[2], made = {0}, more = {0};
     sbit_node_id node, add;
     char name[200], text[220];
     snprintf(name, sizeof name, "%.180s_beside", sbit_graph_value(graph, y)->name);
@@ -113,11 +115,12 @@ static sbit_status sbit__beside_insert(sbit_quant *quant, sbit_value_id x, sbit_
     }
     out->made = shape->conv ? made : more;
     snprintf(text, sizeof text, "%s_sum", name);
-    SBIT__TRY(sbit_graph_add_value(graph, text, &type, &sum, error));
-    SBIT__TRY(sbit_graph_replace_uses(graph, y, sum, error));
+    SBIT__TRY(sbit_graph_add_value(graph, text, &type, &out->sum, error));
+    SBIT__TRY(sbit_graph_replace_uses(graph, y, out->sum, error));
     inputs[0] = y;
     inputs[1] = out->made;
-    return sbit__beside_node(graph, "Add", text, inputs, &type, NULL, 0, before, &add, &sum, error);
+    return sbit__beside_node(graph, "Add", text, inputs, &type, NULL, 0, before, &add, &out->sum,
+                             error);
 }
 
 /* What a block computes in front of the clamp that ends it. */
@@ -150,6 +153,7 @@ static sbit_status sbit__beside_find(sbit_quant *quant, sbit__arena *arena, sbit
         }
     }
     SBIT__TRY(sbit__blocks_find(quant, units, unit_count, 1, arena, &blocks, &count, error));
+    quant->beside_count = 0;
     quant->beside =
         (sbit__beside *)sbit__arena_array(&quant->arena, count + 1, sizeof *quant->beside);
     if (quant->beside == NULL) {
@@ -157,15 +161,19 @@ static sbit_status sbit__beside_find(sbit_quant *quant, sbit__arena *arena, sbit
     }
     for (size_t i = 0; i < count; i++) {
         const sbit_value_id y = sbit__beside_exit(quant, blocks[i].exit);
+        sbit_value_id x = blocks[i].entry;
         sbit__beside_shape shape;
         size_t layers = 0;
         for (size_t k = 0; k < unit_count; k++) {
             const uint32_t place = blocks[i].place[units[k].node.idx];
             layers += place > blocks[i].begin && place <= blocks[i].end ? 1 : 0;
         }
-        if (layers > 1 && sbit__beside_fits(sbit_graph_value(quant->graph, blocks[i].entry),
+        for (size_t j = 0; j < quant->beside_count; j++) { /* the block before may end in a sum */
+            x = quant->beside[j].y.idx == x.idx ? quant->beside[j].sum : x;
+        }
+        if (layers > 1 && sbit__beside_fits(sbit_graph_value(quant->graph, x),
                                             sbit_graph_value(quant->graph, y), &shape)) {
-            SBIT__TRY(sbit__beside_insert(quant, blocks[i].entry, y, &shape,
+            SBIT__TRY(sbit__beside_insert(quant, x, y, &shape,
                                           &quant->beside[quant->beside_count], error));
             quant->beside_count++;
         }
@@ -345,14 +353,13 @@ static sbit_status sbit__beside_fit(sbit_quant *quant, const sbit_unit *unit, co
             w[r * l->row_step + k * l->depth_step] = (float)b[k * m + r];
         }
     }
-    site->raw = floats || site->block > 0 || site->change.scale != NULL;
-    if (!site->raw) {
+    const bool raw = floats || site->block > 0 || site->change.scale != NULL;
+    if (!raw) {
         sbit__beside_scales(quant, site, l, w);
     }
     SBIT__TRY(sbit_quant_set_weight(quant, unit->site, w, error));
-    if (!site->raw) {
-        SBIT__TRY(sbit__site_dequantized(quant, site, w, error));
-    }
+    site->raw = raw;
+    SBIT__TRY(sbit__site_dequantized(quant, site, w, error));
     for (int64_t r = 0; r < m; r++) {
         double sum = (double)gram->mean_a[n + r];
         for (int64_t k = 0; k < n; k++) {

@@ -33,7 +33,7 @@ static void sbit__encodings_put(const char *text, size_t size, void *user)
 static bool sbit__encodings_has(const sbit__site *site, uint32_t target)
 {
     return site->enabled && !sbit__site_is_float8(site) && site->body == 0 &&
-           site->target == target && site->scale != NULL;
+           site->target == target && site->scale != NULL && !site->raw;
 }
 
 static float sbit__encodings_end(const sbit__site *site, int64_t part, int32_t q)

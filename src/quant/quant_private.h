@@ -193,6 +193,7 @@ typedef struct sbit__quant_dropout {
 typedef struct sbit__beside {
     sbit_node_id node;     /* Conv or MatMul; weights of 0 in the float graph */
     sbit_value_id y, made; /* what the block computes, and what is added to it: both without quantizers */
+    sbit_value_id sum;     /* of both: what reads y otherwise reads this */
 } sbit__beside;
 
 struct sbit_quant {

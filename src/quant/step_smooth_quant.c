@@ -308,11 +308,15 @@ static sbit_status sbit__smooth_group(sbit__smooth *t, sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(t->quant->ctx);
     sbit__gemm gemm;
+    size_t scratch = 0;
     memset(&gemm, 0, sizeof gemm);
     gemm.m = SBIT__SMOOTH_ROWS;
-    gemm.n = gemm.ldb = gemm.ldc = t->widest;
     gemm.k = gemm.lda = t->k;
-    const size_t scratch = sbit__gemm_scratch_bytes(t->quant->ctx, &gemm) + 64;
+    for (size_t l = 0; l < t->layer_count; l++) { /* fewer columns may take more */
+        gemm.n = gemm.ldb = gemm.ldc = t->layers[l].rows;
+        const size_t own = sbit__gemm_scratch_bytes(t->quant->ctx, &gemm) + 64;
+        scratch = own > scratch ? own : scratch;
+    }
     const size_t floats = (size_t)(3 * SBIT__SMOOTH_ROWS * t->k + 5 * t->k + t->k * t->widest +
                                    2 * SBIT__SMOOTH_ROWS * t->widest);
     const size_t bytes = floats * sizeof(float) + scratch;

@@ -200,5 +200,6 @@ SPARSEBIT_API sbit_status sbit_quant_set_weight(sbit_quant *quant, size_t site, 
     sbit__free(a, s->rounded, s->rounded_bytes);
     s->rounded = copy;
     s->rounded_bytes = bytes;
+    s->raw = false;
     return SBIT_OK;
 }
