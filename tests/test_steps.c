@@ -1556,7 +1556,7 @@ TEST(compensate_puts_operators_where_they_fit)
         x[i] = sbit_rng_normal(&rng);
     }
     test_tmp_path("beside.json", path, sizeof path);
-    for (int mean = 0; mean < 2; mean++) {
+    for (int k = 0; k < 3; k++) {
         build b;
         sbit_qconfig *config = NULL;
         sbit_quant *quant = NULL;
@@ -1569,15 +1569,19 @@ TEST(compensate_puts_operators_where_they_fit)
         desc.inputs = &all;
         desc.input_count = 1;
         build_begin(&b, 13);
-        beside_chain(&b, mean == 1);
+        beside_chain(&b, k == 1);
         build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
+        build_do(&b, sbit_qconfig_set(config, "EXPORT.SMALLEST_WEIGHT", k == 2 ? "20" : "0", &b.error),
+                 "smallest");
         build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
         build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
         if (b.failed || !build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate") ||
             !build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc") ||
             !build_do(&b, sbit_quant_build(quant, NULL, &q[0], &b.error), "build")) {
-        } else if (mean == 1) { /* 4 rows do not go into 1 */
+        } else if (k == 1) { /* 4 rows do not go into 1 */
             CHECK_EQ_I64(sbit_graph_find_node(q[0], "mean_beside").idx, 0);
+        } else if (k == 2) { /* 16 weights, that would stay float and 0 */
+            CHECK_EQ_I64(sbit_graph_find_node(q[0], "sum_beside").idx, 0);
         } else {
             const sbit_node_id id = sbit_graph_find_node(q[0], "sum2_beside");
             const sbit_node_id layer = sbit_graph_find_node(q[0], "c");

@@ -142,6 +142,7 @@ static sbit_status sbit__beside_find(sbit_quant *quant, sbit__arena *arena, sbit
     sbit__block *blocks = NULL;
     sbit__layer layer;
     size_t unit_count = 0, count = 0;
+    const int64_t least = sbit_options_int(&quant->config->tree.top, "EXPORT.SMALLEST_WEIGHT");
     if (units == NULL) {
         return sbit__fail_oom(error, limit * sizeof *units);
     }
@@ -172,7 +173,8 @@ static sbit_status sbit__beside_find(sbit_quant *quant, sbit__arena *arena, sbit
             x = quant->beside[j].y.idx == x.idx ? quant->beside[j].sum : x;
         }
         if (layers > 1 && sbit__beside_fits(sbit_graph_value(quant->graph, x),
-                                            sbit_graph_value(quant->graph, y), &shape)) {
+                                            sbit_graph_value(quant->graph, y), &shape) &&
+            shape.from * shape.to >= least) { /* smaller ones have no site, and stay 0 */
             SBIT__TRY(sbit__beside_insert(quant, x, y, &shape,
                                           &quant->beside[quant->beside_count], error));
             quant->beside_count++;
