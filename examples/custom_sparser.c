@@ -60,7 +60,7 @@ static sbit_status tenths_run(sbit_search *search, const sbit_options *options, 
 }
 
 static const sbit_search_row tenths = {
-    .head = {"tenths", "the first tenth that does"},
+    .head = {.name = "tenths", .doc = "the first tenth that does"},
     .run = tenths_run,
 };
 

@@ -1819,8 +1819,7 @@ TEST(masks_go_to_a_file_and_come_back)
                                         "{\"first\": {\"weight\": {\"shape\": [5, 1, 1, 1], \"runs\": [4]}}}",
                                         "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [3]}}}",
                                         "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [3, 9]}}}",
-                                        "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [1, 3]}}, "
-                                        "\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [0, 4]}}}"};
+                                        "{\"first\": {\"weight\": {\"shape\": [4, 1, 1, 1], \"runs\": [1, 3]}}, \"first\": {\"weight\": {\"runs\": [0, 4]}}}"};
     build b;
     sbit_sparse *sparse[2] = {NULL, NULL};
     sbit_graph *graph = NULL;
