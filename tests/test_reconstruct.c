@@ -320,10 +320,6 @@ TEST(reconstruction_is_the_same_each_time)
 TEST(few_samples_fill_a_fixed_batch)
 {
     build b;
-    sbit_qconfig *config = NULL;
-    sbit_graph *q = NULL;
-    sbit_feed feed;
-    sbit_feed_desc desc;
     float x[5 * 6];
     static const char text[] = "PLACEMENT: openvino\nSTEPS: [reconstruct]\n"
                                "STEP: {RECONSTRUCT: {ITERATIONS: 20}}\n"
@@ -338,17 +334,8 @@ TEST(few_samples_fill_a_fixed_batch)
         x[i] = sinf((float)i);
     }
     const sbit_tensor all = build_tensor(SBIT_F32, "5,6", x);
-    memset(&desc, 0, sizeof desc);
-    memset(&feed, 0, sizeof feed);
-    desc.inputs = &all;
-    desc.input_count = 1;
-    desc.rows = 8;
-    build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-    build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-    build_do(&b, sbit_quantize(b.graph, config, &feed, &q, &b.error), "quantize");
+    sbit_graph *q = build_quantized(&b, text, &all, 0, 8);
     sbit_graph_destroy(q);
-    sbit_qconfig_destroy(config);
-    sbit_feed_close(&feed);
     build_end(&b);
 }
 
@@ -364,10 +351,6 @@ static double rounding_form(const char *steps, uint64_t seed)
     static float x[ROWS * IN], w[IN * OUT];
     char text[500];
     build b;
-    sbit_qconfig *config = NULL;
-    sbit_graph *q = NULL;
-    sbit_feed feed;
-    sbit_feed_desc desc;
     sbit_rng rng = sbit_rng_seed(seed);
     double form = 0.0;
     snprintf(text, sizeof text,
@@ -387,13 +370,7 @@ static double rounding_form(const char *steps, uint64_t seed)
     build_output(&b,
                  build_binary(&b, "MatMul", "y", in, build_constant(&b, "w", SBIT_F32, "24,3", w)));
     const sbit_tensor all = build_tensor(SBIT_F32, "96,24", x);
-    memset(&desc, 0, sizeof desc);
-    memset(&feed, 0, sizeof feed);
-    desc.inputs = &all;
-    desc.input_count = 1;
-    build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-    build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-    build_do(&b, sbit_quantize(b.graph, config, &feed, &q, &b.error), "quantize");
+    sbit_graph *q = build_quantized(&b, text, &all, 0, 0);
     if (!b.failed) {
         const sbit_value_id id = sbit_graph_find_value(q, "w_quantized");
         const int8_t *got = (const int8_t *)sbit_graph_value(q, id)->constant.data;
@@ -410,8 +387,6 @@ static double rounding_form(const char *steps, uint64_t seed)
         }
     }
     sbit_graph_destroy(q);
-    sbit_qconfig_destroy(config);
-    sbit_feed_close(&feed);
     build_end(&b);
     return form;
 }

@@ -663,10 +663,6 @@ TEST(gptq_is_near_the_best_of_all_roundings)
     static float x[40 * 4];
     for (uint64_t seed = 1; seed <= 12; seed++) {
         build b;
-        sbit_qconfig *config = NULL;
-        sbit_graph *q = NULL;
-        sbit_feed feed;
-        sbit_feed_desc desc;
         float w[4];
         sbit_rng rng = sbit_rng_seed(seed);
         for (int i = 0; i < 160; i++) {
@@ -680,12 +676,7 @@ TEST(gptq_is_near_the_best_of_all_roundings)
         build_output(
             &b, build_binary(&b, "MatMul", "y", in, build_constant(&b, "w", SBIT_F32, "4,1", w)));
         const sbit_tensor all = build_tensor(SBIT_F32, "40,4", x);
-        memset(&desc, 0, sizeof desc);
-        desc.inputs = &all;
-        desc.input_count = 1;
-        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-        build_do(&b, sbit_quantize(b.graph, config, &feed, &q, &b.error), "quantize");
+        sbit_graph *q = build_quantized(&b, text, &all, 0, 0);
         int64_t n = 0;
         const int8_t *got = b.failed ? NULL : steps_integers(q, "w_quantized", &n);
         if (got != NULL) {
@@ -712,10 +703,27 @@ TEST(gptq_is_near_the_best_of_all_roundings)
                       "%g, nearest %g, best %g", form, nearest, best);
         }
         sbit_graph_destroy(q);
-        sbit_qconfig_destroy(config);
-        sbit_feed_close(&feed);
         build_end(&b);
     }
+}
+
+/* What outputs for `all` are off by when the graph is quantized by a configuration, calibrated on `first`. */
+static void quantized_off(build *b, const char *text, const sbit_tensor *first, const sbit_tensor *all, double *off,
+                          int count)
+{
+    sbit_graph *q = build_quantized(b, text, first, 0, 0);
+    for (int pass = 0; pass < 2 && !b->failed; pass++) {
+        sbit_session *session = NULL;
+        build_do(b, sbit_session_create(pass == 0 ? b->graph : q, NULL, &session, &b->error), "session");
+        build_do(b, sbit_session_set_input_at(session, 0, all, &b->error), "input");
+        build_do(b, sbit_session_run(session, &b->error), "run");
+        const float *y = (const float *)sbit_session_output(session, 0)->tensor.data;
+        for (int i = 0; i < count; i++) {
+            off[i] = pass == 0 ? -(double)y[i] : off[i] + (double)y[i];
+        }
+        sbit_session_destroy(session);
+    }
+    sbit_graph_destroy(q);
 }
 
 /* One Gemm whose inputs have means; activations all but exact. Mean square of what the output is off
@@ -727,13 +735,10 @@ static double gptq_means(const char *recipe, uint64_t seed, double *mean)
         IN = 24,
         OUT = 3
     };
-    static float x[ROWS * IN], want[ROWS * OUT];
+    static float x[ROWS * IN];
+    static double off[ROWS * OUT];
     char text[500];
     build b;
-    sbit_qconfig *config = NULL;
-    sbit_graph *q = NULL;
-    sbit_feed feed;
-    sbit_feed_desc desc;
     sbit_rng rng = sbit_rng_seed(seed);
     double sums[OUT] = {0.0, 0.0, 0.0}, all_of_it = 0.0;
     snprintf(text, sizeof text,
@@ -750,33 +755,14 @@ static double gptq_means(const char *recipe, uint64_t seed, double *mean)
     in[2] = build_weights(&b, "c", "3", seed + 1);
     build_output(&b, build_node(&b, "Gemm", "y", in, 3, NULL, 0));
     const sbit_tensor all = build_tensor(SBIT_F32, "96,24", x);
-    memset(&desc, 0, sizeof desc);
-    memset(&feed, 0, sizeof feed);
-    desc.inputs = &all;
-    desc.input_count = 1;
-    build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-    build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-    build_do(&b, sbit_quantize(b.graph, config, &feed, &q, &b.error), "quantize");
-    for (int pass = 0; pass < 2 && !b.failed; pass++) {
-        sbit_session *session = NULL;
-        build_do(&b, sbit_session_create(pass == 0 ? b.graph : q, NULL, &session, &b.error), "run");
-        build_do(&b, sbit_session_set_input_at(session, 0, &all, &b.error), "input");
-        build_do(&b, sbit_session_run(session, &b.error), "run");
-        const float *y = (const float *)sbit_session_output(session, 0)->tensor.data;
-        for (int i = 0; i < ROWS * OUT; i++) {
-            const double off = pass == 0 ? 0.0 : (double)y[i] - (double)want[i];
-            want[i] = y[i];
-            sums[i % OUT] += off / ROWS;
-            all_of_it += off * off / (ROWS * OUT);
-        }
-        sbit_session_destroy(session);
+    quantized_off(&b, text, &all, &all, off, ROWS * OUT);
+    for (int i = 0; i < ROWS * OUT; i++) {
+        sums[i % OUT] += off[i] / ROWS;
+        all_of_it += off[i] * off[i] / (ROWS * OUT);
     }
     for (int i = 0; i < OUT; i++) {
         *mean = fabs(sums[i]) > *mean ? fabs(sums[i]) : *mean;
     }
-    sbit_graph_destroy(q);
-    sbit_qconfig_destroy(config);
-    sbit_feed_close(&feed);
     build_end(&b);
     return all_of_it;
 }
@@ -803,8 +789,6 @@ TEST(gptq_about_the_means)
     }
 }
 
-/* Blocks have scales of their own: the error of the product is that of those scales' grid, and
- * smaller than the nearest's. */
 /* Mean square of what a product of 96 inputs is off by, on 100 samples behind the 48 calibrated with. */
 static double gptq_on_others(const char *recipe)
 {
@@ -814,13 +798,10 @@ static double gptq_on_others(const char *recipe)
         FIRST = 48,
         ALL = 148
     };
-    static float x[ALL * IN], want[ALL * OUT];
+    static float x[ALL * IN];
+    static double off[ALL * OUT];
     char text[300];
     build b;
-    sbit_qconfig *config = NULL;
-    sbit_graph *q = NULL;
-    sbit_feed feed;
-    sbit_feed_desc desc;
     sbit_rng rng = sbit_rng_seed(4);
     double sum = 0.0;
     snprintf(text, sizeof text,
@@ -840,29 +821,10 @@ static double gptq_on_others(const char *recipe)
     const sbit_value_id in = build_input(&b, "x", SBIT_F32, "N,96");
     build_output(&b, build_binary(&b, "MatMul", "y", in, build_weights(&b, "w", "96,16", 5)));
     const sbit_tensor first = build_tensor(SBIT_F32, "48,96", x), all = build_tensor(SBIT_F32, "148,96", x);
-    memset(&desc, 0, sizeof desc);
-    memset(&feed, 0, sizeof feed);
-    desc.inputs = &first;
-    desc.input_count = 1;
-    build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-    build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-    build_do(&b, sbit_quantize(b.graph, config, &feed, &q, &b.error), "quantize");
-    for (int pass = 0; pass < 2 && !b.failed; pass++) {
-        sbit_session *session = NULL;
-        build_do(&b, sbit_session_create(pass == 0 ? b.graph : q, NULL, &session, &b.error), "run");
-        build_do(&b, sbit_session_set_input_at(session, 0, &all, &b.error), "input");
-        build_do(&b, sbit_session_run(session, &b.error), "run");
-        const float *y = (const float *)sbit_session_output(session, 0)->tensor.data;
-        for (int i = FIRST * OUT; i < ALL * OUT; i++) {
-            const double off = pass == 0 ? 0.0 : (double)y[i] - (double)want[i];
-            want[i] = y[i];
-            sum += off * off / ((ALL - FIRST) * OUT);
-        }
-        sbit_session_destroy(session);
+    quantized_off(&b, text, &first, &all, off, ALL * OUT);
+    for (int i = FIRST * OUT; i < ALL * OUT; i++) {
+        sum += off[i] * off[i] / ((ALL - FIRST) * OUT);
     }
-    sbit_graph_destroy(q);
-    sbit_qconfig_destroy(config);
-    sbit_feed_close(&feed);
     build_end(&b);
     return sum;
 }
@@ -917,14 +879,8 @@ static int guard_touched(const char *text, int width, bool normalized, const cha
     build b;
     char shape[32];
     sbit_ctx_desc ctx;
-    sbit_qconfig *config = NULL;
-    sbit_graph *q = NULL;
-    sbit_feed feed;
-    sbit_feed_desc desc;
     memset(&b, 0, sizeof b);
     memset(&ctx, 0, sizeof ctx);
-    memset(&desc, 0, sizeof desc);
-    memset(&feed, 0, sizeof feed);
     ctx.threads = 1;
     ctx.allocator.alloc_fn = guard_alloc;
     ctx.allocator.realloc_fn = guard_realloc;
@@ -949,14 +905,7 @@ static int guard_touched(const char *text, int width, bool normalized, const cha
     }
     snprintf(shape, sizeof shape, "64,%d", width);
     const sbit_tensor all = build_tensor(SBIT_F32, shape, x);
-    desc.inputs = &all;
-    desc.input_count = 1;
-    build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-    build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-    build_do(&b, sbit_quantize(b.graph, config, &feed, &q, &b.error), "quantize");
-    sbit_graph_destroy(q);
-    sbit_qconfig_destroy(config);
-    sbit_feed_close(&feed);
+    sbit_graph_destroy(build_quantized(&b, text, &all, 0, 0));
     build_end(&b);
     return touched;
 }
@@ -978,6 +927,8 @@ TEST(steps_stay_in_their_memory)
                  0);
 }
 
+/* Blocks have scales of their own: the error of the product is that of those scales' grid, and
+ * smaller than the nearest's. */
 TEST(gptq_in_blocks_is_better_than_the_nearest)
 {
     enum {
@@ -1057,10 +1008,6 @@ TEST(bias_correction_restores_the_mean)
     for (int kind = 0; kind < 4; kind++) {
         const bool conv = kind < 2;
         build b;
-        sbit_qconfig *config = NULL;
-        sbit_graph *q = NULL;
-        sbit_feed feed;
-        sbit_feed_desc desc;
         const int64_t pads[4] = {1, 1, 0, 1};
         const sbit_attr attr = build_ints("pads", pads, 4);
         sbit_value_id in[3];
@@ -1078,13 +1025,7 @@ TEST(bias_correction_restores_the_mean)
         }
         build_output(&b, y);
         const sbit_tensor all = build_tensor(SBIT_F32, conv ? "12,2,3,3" : "12,18", x);
-        memset(&desc, 0, sizeof desc);
-        desc.inputs = &all;
-        desc.input_count = 1;
-        desc.batch = 5;
-        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-        build_do(&b, sbit_quantize(b.graph, config, &feed, &q, &b.error), "quantize");
+        sbit_graph *q = build_quantized(&b, text, &all, 5, 0);
         sbit_graph *const graphs[2] = {b.graph, q};
         double mean[2][3] = {{0.0}}, spread = 0.0;
         for (int g = 0; g < 2 && !b.failed; g++) {
@@ -1106,8 +1047,6 @@ TEST(bias_correction_restores_the_mean)
                       mean[0][c], mean[1][c]);
         }
         sbit_graph_destroy(q);
-        sbit_qconfig_destroy(config);
-        sbit_feed_close(&feed);
         build_end(&b);
     }
 }
