@@ -108,6 +108,12 @@ SBIT__FN sbit_status sbit__tensor_to_onnx(sbit_onnx_doc *doc, const char *name,
                                           const sbit_tensor *tensor, sbit_onnx_tensor *out,
                                           sbit_error *error);
 
+/* >>cholesky. h[n][n] = L L^T in place, in the lower half; false: not positive. */
+SBIT__FN bool sbit__cholesky(double *h, int64_t n);
+/* x = h^-1 x, with the L of h, for eight vectors side by side: x[n][8]. */
+enum { SBIT__SOLVE_LANES = 8 };
+SBIT__FN void sbit__cholesky_solve(const double *l, int64_t n, double *x);
+
 /* >>json files. A file of JSON, complete or not there; json writes to it. */
 typedef struct sbit__json_file {
     sbit__writer writer;

@@ -274,39 +274,6 @@ static sbit_status sbit__beside_gather(sbit__round_units *units, const sbit_unit
 }
 
 /* >>compensate-beside algebra */
-/* Solves a x = b for all columns of b [n][m], in place; a [n][n] becomes its factor. False: a is not
- * positive definite. */
-static bool sbit__beside_solve(double *a, double *b, int64_t n, int64_t m)
-{
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j <= i; j++) {
-            double sum = a[i * n + j];
-            for (int64_t k = 0; k < j; k++) {
-                sum -= a[i * n + k] * a[j * n + k];
-            }
-            if (i == j && !(sum > 0.0)) {
-                return false;
-            }
-            a[i * n + j] = i == j ? sqrt(sum) : sum / a[j * n + j];
-        }
-    }
-    for (int64_t turn = 0; turn < 2; turn++) { /* L, then its transpose */
-        for (int64_t k = 0; k < n; k++) {
-            const int64_t i = turn == 0 ? k : n - 1 - k;
-            for (int64_t j = turn == 0 ? 0 : i + 1; j < (turn == 0 ? i : n); j++) {
-                const double factor = turn == 0 ? a[i * n + j] : a[j * n + i];
-                for (int64_t c = 0; c < m; c++) {
-                    b[i * m + c] -= factor * b[j * m + c];
-                }
-            }
-            for (int64_t c = 0; c < m; c++) {
-                b[i * m + c] /= a[i * n + i];
-            }
-        }
-    }
-    return true;
-}
-
 /* Scales of 8 bits for the values. */
 static void sbit__beside_scales(sbit_quant *quant, sbit__site *site, const sbit__layer *l,
                                 const float *w)
@@ -336,23 +303,31 @@ static sbit_status sbit__beside_fit(sbit_quant *quant, const sbit_unit *unit, co
 {
     sbit__site *site = &quant->sites[unit->site];
     const int64_t n = l->depth, m = l->rows, width = n + m;
-    double *a = room, *b = room + n * n, mean = 0.0;
+    double *a = room, *x = room + n * n, mean = 0.0;
     for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < width; j++) { /* the upper triangle is what is summed */
-            const double sum = (double)gram->sums[i <= j ? i * width + j : j * width + i];
-            *(j < n ? &a[i * n + j] : &b[i * m + j - n]) = sum;
+        for (int64_t j = 0; j < n; j++) { /* the upper triangle is what is summed */
+            a[i * n + j] = (double)gram->sums[i <= j ? i * width + j : j * width + i];
         }
         mean += a[i * n + i] / (double)n;
     }
     for (int64_t i = 0; i < n; i++) {
         a[i * n + i] += 1e-3 * mean + 1e-12;
     }
-    if (!sbit__beside_solve(a, b, n, m)) {
+    if (!sbit__cholesky(a, n)) {
         return SBIT_OK; /* weights of 0: nothing is added */
     }
-    for (int64_t r = 0; r < m; r++) {
+    for (int64_t first = 0; first < m; first += SBIT__SOLVE_LANES) {
         for (int64_t k = 0; k < n; k++) {
-            w[r * l->row_step + k * l->depth_step] = (float)b[k * m + r];
+            for (int64_t r = 0; r < SBIT__SOLVE_LANES; r++) {
+                x[k * SBIT__SOLVE_LANES + r] =
+                    first + r < m ? (double)gram->sums[k * width + n + first + r] : 0.0;
+            }
+        }
+        sbit__cholesky_solve(a, n, x);
+        for (int64_t k = 0; k < n; k++) {
+            for (int64_t r = 0; r < SBIT__SOLVE_LANES && first + r < m; r++) {
+                w[(first + r) * l->row_step + k * l->depth_step] = (float)x[k * SBIT__SOLVE_LANES + r];
+            }
         }
     }
     const bool raw = floats || site->block > 0 || site->change.scale != NULL;
@@ -400,7 +375,7 @@ static sbit_status sbit__beside_work(sbit__round_units *units, const sbit_unit *
         return SBIT_OK;
     }
     sbit__gram_center(gram);
-    const size_t doubles = (size_t)(n * n + n * m), floats = (size_t)(n * m + m);
+    const size_t doubles = (size_t)(n * n + n * SBIT__SOLVE_LANES), floats = (size_t)(n * m + m);
     const size_t bytes = doubles * sizeof(double) + floats * sizeof(float);
     double *room = (double *)sbit__calloc(a, 1, bytes);
     if (room == NULL) {

@@ -39,12 +39,6 @@ extern "C" {
 SBIT__SPARSERS(SBIT__SPARSER_DECLARE)
 #undef SBIT__SPARSER_DECLARE
 
-/* sparsegpt.c: h[n][n] = L L^T in place, in the lower half; false: not positive. */
-SBIT__FN bool sbit__cholesky(double *h, int64_t n);
-/* x = h^-1 x, with the L of h, for eight vectors side by side: x[n][8]. */
-enum { SBIT__SOLVE_LANES = 8 };
-SBIT__FN void sbit__cholesky_solve(const double *l, int64_t n, double *x);
-
 /* What rows share that change weights: the state is the sum of x x^T, upper half, [n][n] of columns. */
 SBIT__FN int64_t sbit__gpt_columns(const sbit_sparser_call *call);
 SBIT__FN size_t sbit__gpt_bytes(const sbit_sparser_call *call);
