@@ -3,6 +3,7 @@
 #include "../src/quant/layer_private.h"
 #include "test.h"
 #include "build_graph.h"
+#include "build_quantized.h"
 
 #define BLOCKS_ROWS 24
 #define BLOCKS_PIXELS (2 * 5 * 5)

@@ -3,6 +3,7 @@
 #include "../src/quant/layer_private.h"
 #include "test.h"
 #include "build_graph.h"
+#include "build_quantized.h"
 
 /* A network of three layers with Relu6 between them: 3x3, depthwise with a stride, 1x1. Channels of
  * very different size, so that per-tensor weights suffer. */
