@@ -1472,6 +1472,64 @@ TEST(expected_shapes_are_checked)
     build_end(&b);
 }
 
+/* x [N,8,H,W] - 1x1 to 48, Relu - depthwise 3x3, Clip - 1x1 to 8 - + x, expected to be `side` high and
+ * wide, run on a small one: the rows that ran, the nodes that became part of the first. */
+static void run_bottleneck(int64_t side, float *out, char *rows, size_t capacity)
+{
+    static const int64_t pads[4] = {1, 1, 1, 1};
+    static float x[2 * 8 * 7 * 6];
+    const sbit_attr attrs[2] = {build_ints("pads", pads, 4), build_int("group", 48)};
+    build b;
+    sbit_session_desc desc;
+    sbit_value_shape shape = {{0}, 4, {2, 8, side, side}};
+    sbit_node_profile nodes[16];
+    sbit_value_id in[3];
+    build_begin(&b, 17);
+    shape.id = build_input(&b, "x", SBIT_F32, "N,8,H,W");
+    in[0] = shape.id;
+    in[1] = build_weights(&b, "w0", "48,8,1,1", 1);
+    in[2] = build_weights(&b, "b0", "48", 2);
+    in[0] = build_unary(&b, "Relu", "relu", build_node(&b, "Conv", "expand", in, 3, NULL, 0));
+    in[1] = build_weights(&b, "w1", "48,1,3,3", 3);
+    in[0] = build_unary(&b, "HardSwish", "swish", build_node(&b, "Conv", "depthwise", in, 2, attrs, 2));
+    in[1] = build_weights(&b, "w2", "8,48,1,1", 4);
+    in[0] = build_node(&b, "Conv", "project", in, 2, NULL, 0);
+    build_output(&b, build_binary(&b, "Add", "add", in[0], shape.id));
+    memset(&desc, 0, sizeof desc);
+    desc.shapes = &shape;
+    desc.shape_count = 1;
+    desc.profile = true;
+    sbit_session *session = session_of(&b, &desc);
+    rows[0] = '\0';
+    if (session != NULL) {
+        fill(x, 2 * 8 * 7 * 6, 5);
+        square_run(session, "2,8,7,6", x, out);
+        const size_t count = sbit_session_profile(session, nodes, 16);
+        CHECK_EQ_I64((int64_t)count, 6);
+        for (size_t i = 0; i < count && i < 16; i++) {
+            const bool part = nodes[i].fused_into.idx != 0;
+            const char *name = part ? sbit_graph_node(b.graph, nodes[i].fused_into)->name
+                                    : nodes[i].lowered->op_type;
+            snprintf(rows + strlen(rows), capacity - strlen(rows), " %s%s", part ? "in " : "", name);
+            CHECK_EQ_I64(nodes[i].runs, part ? 0 : 1);
+        }
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+/* Bottlenecks whose inside does not fit a cache keep it out of memory, and give the same bits. */
+TEST(large_bottlenecks_run_in_strips)
+{
+    static float strips[2 * 8 * 7 * 6], plain[2 * 8 * 7 * 6];
+    char rows[256];
+    run_bottleneck(16, plain, rows, sizeof rows);
+    CHECK_STR(rows, " ConvLast in expand ConvLast in depthwise ConvLast in project");
+    run_bottleneck(256, strips, rows, sizeof rows);
+    CHECK_STR(rows, " StripLast in expand in expand in expand in expand in expand");
+    CHECK(memcmp(strips, plain, sizeof plain) == 0);
+}
+
 static sbit_status count_tap(const sbit_graph *graph, sbit_value_id id, const sbit_value *value,
                              void *user, sbit_error *error)
 {

@@ -12,7 +12,7 @@
 /* ---- memory with a forbidden page behind it */
 
 enum {
-    SLOTS = 11,
+    SLOTS = 14,
     SLOT_BYTES = 8 << 20,
     PAGE = 1 << 16 /* a multiple of any page size */
 };
@@ -1309,6 +1309,100 @@ TEST(conv_driver_random)
 {
     channels_last = false;
     check_conv_random();
+}
+
+/* channels in, between and out (0: no convolution there); batch, height, width; kernel, stride,
+ * dilation, padding above, below, left and right; rows at once */
+static const int64_t strip_shapes[][14] = {
+    {5, 19, 7, 2, 7, 6, 3, 1, 1, 1, 1, 1, 1, 1}, {8, 32, 16, 1, 9, 9, 3, 2, 1, 1, 1, 1, 1, 2},
+    {3, 17, 0, 2, 9, 11, 5, 2, 1, 2, 1, 1, 2, 1}, {0, 70, 9, 1, 11, 8, 5, 1, 1, 2, 2, 2, 2, 3},
+    {4, 16, 4, 3, 6, 5, 3, 1, 2, 2, 2, 2, 2, 2},  {6, 33, 5, 1, 35, 4, 3, 1, 1, 1, 1, 1, 1, 2},
+    {6, 16, 5, 1, 33, 3, 1, 3, 1, 0, 1, 0, 0, 2}, {2, 9, 3, 1, 3, 3, 3, 1, 1, 3, 3, 0, 0, 1}};
+
+/* The three convolutions of a strip, one by one; the result is in slot 7. */
+static const float *run_strip_plainly(sbit_ctx *ctx, const sbit__last_strip *strip, const float *x,
+                                      const float *const *weights, const float *const *bias,
+                                      const sbit__epilogue *epilogue)
+{
+    float *y = NULL;
+    for (int i = 0; i < 3; i++) {
+        sbit__last_conv conv = strip->conv[i];
+        const sbit__conv_shape *s = &conv.shape;
+        if (s->out_channels > 0) {
+            sbit__last_conv_plan(ctx, &conv);
+            float *packed = (float *)fenced(5, conv.packed_bytes, false);
+            y = fenced_floats(8 + i, s->batch * s->out[1] * s->out[2] * s->out_channels);
+            sbit__last_conv_pack(ctx, &conv, weights[i], packed);
+            sbit__last_conv_run(ctx, &conv, x, packed, bias[i], &epilogue[i], y,
+                                fenced(6, conv.scratch_bytes, false));
+            x = y;
+        }
+    }
+    return y;
+}
+
+static void check_strip(int isa, const int64_t *t, int threads)
+{
+    static float residual[4096];
+    sbit__epilogue epilogue[3] = {{SBIT__ACT_CLAMP, 0.0f, 6.0f, NULL},
+                                  {SBIT__ACT_SILU, 0.0f, 0.0f, NULL},
+                                  {SBIT__ACT_NONE, 0.0f, 0.0f, t[2] % 2 != 0 ? residual : NULL}};
+    const int64_t channels[4] = {t[0] > 0 ? t[0] : t[1], t[1], t[1], t[2]};
+    const float *weights[3], *bias[3];
+    sbit__last_strip strip;
+    sbit_ctx *ctx = ctx_of(isa, threads);
+    memset(&strip, 0, sizeof strip);
+    for (int i = 0; i < 3; i++) {
+        sbit__conv_shape *s = &strip.conv[i].shape;
+        const bool middle = i == 1;
+        s->batch = t[3];
+        s->groups = middle ? t[1] : 1;
+        s->in_channels = channels[i];
+        s->out_channels = i == 0 && t[0] == 0 ? 0 : channels[i + 1];
+        for (int d = 0; d < 3; d++) {
+            s->in[d] = d == 0 ? 1 : i < 2 ? t[3 + d] : strip.conv[1].shape.out[d];
+            s->kernel[d] = d > 0 && middle ? t[6] : 1;
+            s->stride[d] = d > 0 && middle ? t[7] : 1;
+            s->dilation[d] = d > 0 && middle ? t[8] : 1;
+            s->pad_begin[d] = d > 0 && middle ? t[7 + 2 * d] : 0;
+            s->out[d] = out_size(s, d, d > 0 && middle ? t[8 + 2 * d] : 0);
+        }
+        weights[i] = random_floats(1 + i, s->out_channels * s->in_channels / s->groups *
+                                              s->kernel[1] * s->kernel[2]);
+        bias[i] = random_floats(11 + i, s->out_channels);
+    }
+    const sbit__conv_shape *first = &strip.conv[t[0] > 0 ? 0 : 1].shape;
+    const sbit__conv_shape *last = &strip.conv[t[2] > 0 ? 2 : 1].shape;
+    const int64_t y_size = t[3] * last->out[1] * last->out[2] * last->out_channels;
+    const float *x = random_floats(0, t[3] * t[4] * t[5] * first->in_channels);
+    for (int64_t i = 0; i < y_size; i++) {
+        residual[i] = random_float();
+    }
+    const float *expected = run_strip_plainly(ctx, &strip, x, weights, bias, epilogue);
+    sbit__last_strip_plan(ctx, &strip);
+    CHECK(strip.bands == 1 || threads > 1);
+    if (CHECK(strip.rows >= t[13])) {
+        strip.rows = t[13];
+    }
+    float *packed = (float *)fenced(5, strip.packed_bytes, false), *y = fenced_floats(7, y_size);
+    sbit__last_strip_pack(ctx, &strip, weights, packed);
+    sbit__last_strip_run(ctx, &strip, x, packed, bias, epilogue, y,
+                         fenced(6, strip.scratch_bytes, false));
+    if (!CHECK(memcmp(y, expected, (size_t)y_size * sizeof *y) == 0)) {
+        printf("  isa %d channels %d\n", isa, (int)t[1]);
+    }
+    sbit_ctx_destroy(ctx);
+}
+
+/* Convolutions a few rows at a time are the same bits as one by one. */
+TEST(strips)
+{
+    EACH_ISA(isa, kernels)
+    {
+        for (size_t i = 0; i < 2 * SBIT__COUNT_OF(strip_shapes); i++) {
+            check_strip(isa, strip_shapes[i / 2], i % 2 == 0 ? 1 : 3);
+        }
+    }
 }
 
 /* Windows that hang over the edge, long sums, channels around a vector's lanes. */

@@ -13,6 +13,7 @@
 #define SBIT__LAYOUT_OUTPUTS 24
 #define SBIT__LAYOUT_ATTRS 16
 #define SBIT__LAYOUT_WINOGRAD 16             /* channels, at least */
+#define SBIT__LAYOUT_LARGE (768 * 1024)       /* bytes that had better not lie in memory */
 #define SBIT__LAYOUT_CACHE (16 * 1024 * 1024) /* bytes of weights that may come from memory */
 
 /* >>looking */
@@ -605,6 +606,19 @@ static int64_t sbit__layout_winograd(const sbit__lowering *lower, const sbit_nod
     return 0;
 }
 
+/* The result does not fit a processor's own cache; with several threads each has a part of it. */
+static bool sbit__layout_large(const sbit__lowering *lower, sbit_value_id id)
+{
+    const sbit_type *type = sbit__lower_expected(lower, id);
+    int64_t bytes = sizeof(float);
+    for (int32_t i = 0; i < type->rank; i++) {
+        if (!sbit__mul_i64(bytes, sbit__layout_dim(type, i, i == 0 ? 1 : 0), &bytes)) {
+            return false;
+        }
+    }
+    return bytes / sbit_ctx_threads(lower->ctx) >= SBIT__LAYOUT_LARGE;
+}
+
 static sbit_status sbit__layout_conv(sbit__lowering *lower, const sbit_node *node,
                                      sbit_error *error)
 {
@@ -625,6 +639,9 @@ static sbit_status sbit__layout_conv(sbit__lowering *lower, const sbit_node *nod
     build->op_type = "ConvLast";
     if (winograd != 0) {
         build->attrs[build->attr_count++] = sbit__attr_int("winograd", winograd);
+    }
+    if (sbit__layout_large(lower, node->outputs[0])) {
+        build->attrs[build->attr_count++] = sbit__attr_int("large", 1); /* see lower_strips.c */
     }
     return sbit__layout_finish(lower, id, build, error);
 }
@@ -793,6 +810,7 @@ static const sbit__lower_entry sbit__lower_last_table[] = {
 #undef SBIT__LAYOUT_OUTPUTS
 #undef SBIT__LAYOUT_ATTRS
 #undef SBIT__LAYOUT_WINOGRAD
+#undef SBIT__LAYOUT_LARGE
 #undef SBIT__LAYOUT_CACHE
 
 SBIT__FN const sbit__lower_entry *sbit__lower_entries_layout(size_t *count)

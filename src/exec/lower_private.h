@@ -29,7 +29,8 @@ extern "C" {
     X(int)    /* nodes between DequantizeLinear and QuantizeLinear, on integers */                 \
     X(layout) /* those with channels last */                                                       \
     X(float)  /* sums with bias, residual and activation; fake quantization */                     \
-    X(last)   /* float operators with channels last */
+    X(last)   /* float operators with channels last */                                             \
+    X(strips) /* chains of them that do not keep what is between them in memory */
 
 /* The nodes of the caller's graph that a node of the program does the work of. */
 typedef struct sbit__origin {

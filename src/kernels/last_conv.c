@@ -316,9 +316,8 @@ static void sbit__last_table_row(const sbit__last_job *job, const sbit__last_pla
     }
 }
 
-/* All panels of a group, but for those of other parts; row NULL: output pixels are input pixels. */
-static void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_t part,
-                              int64_t pixels, const float *const *row, int64_t first_pixel)
+SBIT__FN void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_t part,
+                                int64_t pixels, const float *const *row, int64_t first_pixel)
 {
     const sbit__last_conv *conv = job->conv;
     const sbit__conv_shape *s = &conv->shape;
@@ -441,9 +440,8 @@ static int64_t sbit__last_cut(int64_t at, int64_t kernel, int64_t dilation, int6
     return sbit__larger(end - *first, 0);
 }
 
-/* Output row `line` of the channels first..first+count-1. */
-static void sbit__last_depthwise_row(const sbit__last_job *job, int64_t line, int64_t first,
-                                     int64_t count)
+SBIT__FN void sbit__last_depthwise_row(const sbit__last_job *job, int64_t line, int64_t first,
+                                       int64_t count)
 {
     const sbit__conv_shape *s = &job->conv->shape;
     const int64_t lanes = job->kernels->lanes, c = s->in_channels;
@@ -521,23 +519,30 @@ static void sbit__last_run_range(void *task, int64_t begin, int64_t end, int32_t
     }
 }
 
+SBIT__FN void sbit__last_job_init(const sbit_ctx *ctx, const sbit__last_conv *conv, const float *x,
+                                  const float *packed, const float *bias,
+                                  const sbit__epilogue *epilogue, float *y, sbit__last_job *job)
+{
+    memset(job, 0, sizeof *job);
+    job->conv = conv;
+    job->kernels = sbit__last_of(ctx);
+    job->elements = sbit__kernels(ctx);
+    job->x = x;
+    job->packed = packed;
+    job->bias = bias;
+    job->epilogue = epilogue;
+    job->y = y;
+    sbit__last_job_store(job);
+}
+
 SBIT__FN void sbit__last_conv_run(sbit_ctx *ctx, const sbit__last_conv *conv, const float *x,
                                   const float *packed, const float *bias,
                                   const sbit__epilogue *epilogue, float *y, void *scratch)
 {
     const sbit__conv_shape *s = &conv->shape;
     sbit__last_job job;
-    memset(&job, 0, sizeof job);
-    job.conv = conv;
-    job.kernels = sbit__last_of(ctx);
-    job.elements = sbit__kernels(ctx);
-    job.x = x;
-    job.packed = packed;
-    job.bias = bias;
-    job.epilogue = epilogue;
-    job.y = y;
+    sbit__last_job_init(ctx, conv, x, packed, bias, epilogue, y, &job);
     job.scratch = (char *)scratch;
-    sbit__last_job_store(&job);
     if (s->batch * s->out[0] * s->out[1] * s->out[2] * s->out_channels <= 0) {
         return;
     }

@@ -170,6 +170,36 @@ SBIT__FN void sbit__last_winograd_pack(const sbit__last_conv *conv, const float 
                                        int64_t count, int64_t lanes, int64_t width, float *to);
 SBIT__FN void sbit__last_winograd_unit(const sbit__last_job *job, int64_t number, int32_t worker);
 
+/* A job with its store; residual and activation as `epilogue` says, which may be NULL. */
+SBIT__FN void sbit__last_job_init(const sbit_ctx *ctx, const sbit__last_conv *conv, const float *x,
+                                  const float *packed, const float *bias,
+                                  const sbit__epilogue *epilogue, float *y, sbit__last_job *job);
+/* All panels of a group, but for those of other parts; row NULL: output pixels are input pixels. */
+SBIT__FN void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_t part,
+                                int64_t pixels, const float *const *row, int64_t first_pixel);
+/* Output row `line` of the channels first..first+count-1. */
+SBIT__FN void sbit__last_depthwise_row(const sbit__last_job *job, int64_t line, int64_t first,
+                                       int64_t count);
+
+/* >>strips: three convolutions in one pass, so that what is between them never lies in memory as a
+ * whole. A 1x1 expands, a depthwise one follows, a 1x1 projects; either 1x1 may be absent. */
+typedef struct sbit__last_strip {
+    sbit__last_conv conv[3]; /* out_channels 0: absent */
+    int64_t rows;            /* of the depthwise output at once */
+    int64_t bands;           /* units of an image */
+    int64_t between[2];      /* floats that a worker keeps of the expanded rows, of the next ones */
+    size_t worker_bytes, packed_bytes, scratch_bytes;
+} sbit__last_strip;
+
+/* Shapes are given. For packed weights channels and kernels suffice. */
+SBIT__FN void sbit__last_strip_plan(const sbit_ctx *ctx, sbit__last_strip *strip);
+SBIT__FN void sbit__last_strip_pack(sbit_ctx *ctx, const sbit__last_strip *strip,
+                                    const float *const weights[3], float *packed);
+/* epilogues: of the last one alone with a residual */
+SBIT__FN void sbit__last_strip_run(sbit_ctx *ctx, const sbit__last_strip *strip, const float *x,
+                                   const float *packed, const float *const bias[3], /* NULL ok */
+                                   const sbit__epilogue epilogue[3], float *y, void *scratch);
+
 /* >>pools: windows that lie outside of the input are cut */
 typedef struct sbit__last_pool {
     int64_t batch, channels;

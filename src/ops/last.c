@@ -3,7 +3,11 @@
  * Called by: exec through the rows. Calls: the drivers with channels last.
  * Domain sbit; data are N, positions..., C; weights and attributes are those of the operator:
  *   ConvLast           Conv with what sbit Conv has behind it; attribute winograd: 2 or 4 outputs at
- *                      once along both axes
+ *                      once along both axes; large: its result is (lower_layout.c)
+ *   StripLast          three ConvLast, 2-D: 1x1, depthwise and 1x1. Inputs: x, weight and bias of the
+ *                      depthwise one, of the one before and the one behind (which may be absent), what
+ *                      is added to the result; attributes: the depthwise one's, and the others' activation,
+ *                      lo and hi with 0 or 2 behind their names
  *   MaxPoolLast        without indices
  *   AveragePoolLast, GlobalAveragePoolLast
  *   ShuffleLast        two tensors of the same type: their channels by turns; in one output, or the
@@ -116,6 +120,204 @@ static sbit_status sbit__last_conv_op_run(const sbit_op_call *call, sbit_error *
 static int64_t sbit__last_conv_macs(const sbit_op_call *call)
 {
     return sbit__window_macs(call->out_type[0], call->in_type[1]);
+}
+
+/* >>strips */
+
+typedef struct sbit__strip_params {
+    sbit__last_strip plan;
+    sbit__epilogue epilogue[3];
+} sbit__strip_params;
+
+enum {
+    SBIT__STRIP_RESIDUAL = 7
+};
+
+/* The input that is the weight of convolution i; its bias follows. */
+static int32_t sbit__strip_weight(int32_t i)
+{
+    return i == 1 ? 1 : i + 3;
+}
+
+/* The types of x and of the weights are known. */
+static bool sbit__strip_known(const sbit_op_call *call)
+{
+    bool known = true;
+    for (int32_t i = 0; i < SBIT__STRIP_RESIDUAL; i += i == 0 ? 1 : 2) {
+        const sbit_type *type = sbit__in_type(call, i);
+        known = known && (type != NULL ? sbit__type_static(type) && type->rank == 4 : i > 1);
+    }
+    return known;
+}
+
+/* Channels and kernels. */
+static void sbit__strip_weights(const sbit_op_call *call, sbit__last_strip *plan)
+{
+    memset(plan, 0, sizeof *plan);
+    for (int32_t i = 0; i < 3; i++) {
+        sbit__conv_shape *s = &plan->conv[i].shape;
+        const sbit_type *w = sbit__in_type(call, sbit__strip_weight(i));
+        if (w == NULL) {
+            continue;
+        }
+        s->batch = 1;
+        s->groups = i == 1 ? w->dims[0].value : 1;
+        s->out_channels = w->dims[0].value;
+        s->in_channels = i == 1 ? s->groups : w->dims[1].value;
+        for (int k = 0; k < 3; k++) {
+            s->in[k] = s->out[k] = s->stride[k] = s->dilation[k] = 1;
+            s->kernel[k] = k == 0 ? 1 : w->dims[k + 1].value;
+        }
+    }
+}
+
+/* The depthwise convolution by itself. */
+static void sbit__strip_view(const sbit_op_call *call, sbit__q_view *view)
+{
+    static const int32_t inputs[3] = {0, 1, 2};
+    const sbit_type *w = sbit__in_type(call, sbit__strip_weight(0));
+    sbit__q_view_init(call, "Conv", 11, inputs, 3, true, view);
+    if (w != NULL && w->rank == 4 && view->types[0].rank == 4) {
+        view->types[0].dims[1] = w->dims[0];
+    }
+}
+
+static sbit_status sbit__strip_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *w = sbit__in_type(call, sbit__strip_weight(2));
+    sbit__q_view view;
+    SBIT__TRY(sbit__op_inputs(call, 2, 8, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0xfe, 0, error));
+    sbit__strip_view(call, &view);
+    SBIT__TRY(view.call.row->infer(&view.call, error));
+    if (w != NULL && w->rank == 4 && view.out.rank == 4) {
+        view.out.dims[1] = w->dims[0];
+    }
+    *call->out_type[0] = view.out;
+    sbit__q_type_to_last(call->out_type[0]);
+    return sbit__epilogue_check(call, SBIT__STRIP_RESIDUAL, error);
+}
+
+static void sbit__strip_pack_all(const sbit_op_call *call, const sbit__last_strip *plan, void *packed)
+{
+    const float *weights[3];
+    for (int32_t i = 0; i < 3; i++) {
+        const sbit_tensor *w = sbit__in(call, sbit__strip_weight(i));
+        weights[i] = w != NULL ? (const float *)w->data : NULL;
+    }
+    sbit__last_strip_pack(call->ctx, plan, weights, (float *)packed);
+}
+
+static sbit_status sbit__strip_pack(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__last_strip plan;
+    bool all = sbit__strip_known(call);
+    for (int32_t i = 1; i < 7; i += 2) {
+        all = all && (!sbit__op_has(call, i) || sbit__in(call, i) != NULL);
+    }
+    if (!all) {
+        return SBIT_OK;
+    }
+    sbit__strip_weights(call, &plan);
+    sbit__last_strip_plan(call->ctx, &plan);
+    void *packed = call->alloc_packed(call, plan.packed_bytes);
+    if (packed == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    sbit__strip_pack_all(call, &plan, packed);
+    for (int32_t i = 1; i < 7; i += 2) {
+        call->release_input(call, i);
+    }
+    return SBIT_OK;
+}
+
+static void sbit__strip_epilogue(const sbit_op_call *call, const char *const names[3],
+                                 sbit__epilogue *out)
+{
+    memset(out, 0, sizeof *out);
+    out->activation = (sbit__activation)sbit_node_int(call->node, names[0], 0);
+    out->lo = sbit_node_float(call->node, names[1], 0.0f);
+    out->hi = sbit_node_float(call->node, names[2], 0.0f);
+}
+
+static sbit_status sbit__strip_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    static const char *const names[3][3] = {
+        {"activation0", "lo0", "hi0"}, {"activation", "lo", "hi"}, {"activation2", "lo2", "hi2"}};
+    sbit__q_view view;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__strip_known(call)) {
+        return SBIT_OK;
+    }
+    sbit__strip_params *params =
+        (sbit__strip_params *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    sbit__strip_weights(call, &params->plan);
+    sbit__conv_shape *shape[3];
+    for (int i = 0; i < 3; i++) {
+        shape[i] = &params->plan.conv[i].shape;
+        sbit__strip_epilogue(call, names[i], &params->epilogue[i]);
+    }
+    sbit__strip_view(call, &view);
+    SBIT__TRY(sbit__conv_shape_of(&view.call, shape[1], error));
+    for (int i = 0; i < 3; i += 2) {
+        const int64_t *plane = i == 0 ? shape[1]->in : shape[1]->out;
+        const int64_t channels = i == 0 ? call->in_type[0]->dims[3].value : shape[1]->groups;
+        if (shape[i]->out_channels > 0 && shape[i]->in_channels != channels) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "channels do not fit");
+        }
+        shape[i]->batch = shape[1]->batch;
+        memcpy(shape[i]->in, plane, sizeof shape[i]->in);
+        memcpy(shape[i]->out, plane, sizeof shape[i]->out);
+    }
+    sbit__last_strip_plan(call->ctx, &params->plan);
+    *call->scratch_bytes = params->plan.scratch_bytes +
+                           (call->packed != NULL ? 0 : params->plan.packed_bytes);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__strip_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__strip_params *params = (const sbit__strip_params *)call->params;
+    sbit__epilogue epilogue[3];
+    const float *bias[3];
+    if (params == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    const void *packed = call->packed;
+    if (packed == NULL) { /* a session that overrides a weight */
+        void *here = (char *)call->scratch + params->plan.scratch_bytes;
+        sbit__strip_pack_all(call, &params->plan, here);
+        packed = here;
+    }
+    for (int32_t i = 0; i < 3; i++) {
+        const sbit_tensor *given = sbit__in(call, sbit__strip_weight(i) + 1);
+        bias[i] = given != NULL ? (const float *)given->data : NULL;
+        epilogue[i] = params->epilogue[i];
+    }
+    (void)sbit__epilogue_of(call, &params->epilogue[2], SBIT__STRIP_RESIDUAL, &epilogue[2]);
+    sbit__last_strip_run(call->ctx, &params->plan, (const float *)call->in[0]->data,
+                         (const float *)packed, bias, epilogue, (float *)call->out[0]->data,
+                         call->scratch);
+    return SBIT_OK;
+}
+
+static int64_t sbit__strip_macs(const sbit_op_call *call)
+{
+    sbit_type at[3] = {*call->in_type[0], *call->out_type[0], *call->out_type[0]};
+    int64_t macs = 0;
+    for (int32_t i = 0; i < 3; i++) {
+        const sbit_type *w = sbit__in_type(call, sbit__strip_weight(i));
+        if (w != NULL && at[i].rank == 4) {
+            at[i].dims[3] = w->dims[0];
+            const int64_t more = sbit__window_macs(&at[i], w);
+            macs = more > INT64_MAX - macs ? INT64_MAX : macs + more;
+        }
+    }
+    return macs;
 }
 
 /* >>pools */
@@ -291,6 +493,8 @@ static sbit_status sbit__last_shuffle_run(const sbit_op_call *call, sbit_error *
 static const sbit_op_row sbit__last_rows[] = {
     SBIT__LAST_ROW("ConvLast", sbit__last_conv_pack_op, sbit__last_conv_infer,
                    sbit__last_conv_prepare, sbit__last_conv_op_run, sbit__last_conv_macs),
+    SBIT__LAST_ROW("StripLast", sbit__strip_pack, sbit__strip_infer, sbit__strip_prepare,
+                   sbit__strip_run, sbit__strip_macs),
     SBIT__LAST_POOL("MaxPoolLast"),
     SBIT__LAST_POOL("AveragePoolLast"),
     SBIT__LAST_POOL("GlobalAveragePoolLast"),

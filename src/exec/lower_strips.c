@@ -1,0 +1,112 @@
+/* lower_strips.c: inverted bottlenecks in one pass. >>lower-strips
+ *
+ * Called by: lower. Calls: graph.
+ * A depthwise ConvLast, with a 1x1 in front that expands its channels or a 1x1 behind that projects
+ * them, or both: StripLast, where what is between them is large (lower_layout.c).
+ */
+#include "lower_private.h"
+
+#define SBIT__STRIP_ATTRS 24 /* SBIT__LOWER_WORK_BYTES */
+
+static bool sbit__strip_all(const sbit_node *node, const char *name, int64_t value)
+{
+    const sbit_attr *attr = sbit_node_attr(node, name);
+    for (size_t i = 0; attr != NULL && i < attr->count; i++) {
+        if (attr->ints[i] != value) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The weight, if the node is a ConvLast of known channels, which are alone in their group or all in
+ * one, over a plane; NULL: it is not. */
+static const sbit_type *sbit__strip_conv(const sbit__lowering *lower, const sbit_node *node,
+                                         bool depthwise)
+{
+    if (node == NULL || !sbit__streq(node->domain, "sbit") ||
+        !sbit__streq(node->op_type, "ConvLast")) {
+        return NULL;
+    }
+    const sbit_type *w = sbit__lower_type(lower, node->inputs[1]);
+    const int64_t group = sbit_node_int(node, "group", 1);
+    if (w->rank != 4 || !sbit__type_static(w) ||
+        (depthwise ? group < 2 || w->dims[0].value != group || w->dims[1].value != 1
+                   : group != 1 || w->dims[2].value != 1 || w->dims[3].value != 1 ||
+                         !sbit__strip_all(node, "strides", 1) || !sbit__strip_all(node, "pads", 0))) {
+        return NULL;
+    }
+    return w;
+}
+
+static void sbit__strip_attrs(const sbit_node *node, const char *const names[3],
+                              sbit__lower_desc *desc, sbit_attr *attrs)
+{
+    attrs[desc->attr_count++] = sbit__attr_int(names[0], sbit_node_int(node, "activation", 0));
+    attrs[desc->attr_count++] = sbit__attr_float(names[1], sbit_node_float(node, "lo", 0.0f));
+    attrs[desc->attr_count++] = sbit__attr_float(names[2], sbit_node_float(node, "hi", 0.0f));
+}
+
+static sbit_status sbit__strip(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    static const char *const names[2][3] = {{"activation0", "lo0", "hi0"},
+                                            {"activation2", "lo2", "hi2"}};
+    if (sbit__strip_conv(lower, node, true) == NULL || sbit__lower_in(node, 3).idx != 0 ||
+        node->attr_count + 6 > SBIT__STRIP_ATTRS) {
+        return SBIT_OK;
+    }
+    const sbit_node *before = sbit__lower_producer(lower, node->inputs[0]);
+    const sbit_node *behind = sbit__lower_user(lower, node->outputs[0]);
+    const bool expands = sbit__strip_conv(lower, before, false) != NULL &&
+                         sbit__lower_in(before, 3).idx == 0 &&
+                         sbit__lower_inner(lower, node->inputs[0], 1);
+    const bool projects = sbit__strip_conv(lower, behind, false) != NULL &&
+                          behind->inputs[0].idx == node->outputs[0].idx;
+    if (!(expands && sbit_node_int(before, "large", 0) != 0) &&
+        !(projects && sbit_node_int(node, "large", 0) != 0)) {
+        return SBIT_OK;
+    }
+    const sbit_node *const convs[3] = {expands ? before : NULL, node, projects ? behind : NULL};
+    sbit_attr *attrs = (sbit_attr *)lower->work;
+    sbit_value_id inputs[8];
+    sbit_node_id nodes[3];
+    sbit__lower_desc desc;
+    memset(&desc, 0, sizeof desc);
+    memset(inputs, 0, sizeof inputs);
+    desc.attr_count = node->attr_count;
+    memcpy(attrs, node->attrs, node->attr_count * sizeof attrs[0]);
+    inputs[0] = expands ? before->inputs[0] : node->inputs[0];
+    for (size_t i = 0; i < 3; i++) {
+        if (convs[i] == NULL) {
+            continue;
+        }
+        const size_t at = i == 1 ? 1 : i + 3;
+        inputs[at] = convs[i]->inputs[1];
+        inputs[at + 1] = sbit__lower_in(convs[i], 2);
+        nodes[desc.node_count++] = convs[i]->id;
+        desc.outputs = convs[i]->outputs;
+        if (i != 1) {
+            sbit__strip_attrs(convs[i], names[i / 2], &desc, attrs);
+        }
+    }
+    inputs[7] = projects ? sbit__lower_in(behind, 3) : inputs[7];
+    desc.op_type = "StripLast";
+    desc.inputs = inputs;
+    desc.input_count = 8;
+    desc.output_count = 1;
+    desc.attrs = attrs;
+    desc.nodes = nodes;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
+static const sbit__lower_entry sbit__lower_strips_table[] = {
+    {NULL, sbit__strip},
+};
+
+#undef SBIT__STRIP_ATTRS
+
+SBIT__FN const sbit__lower_entry *sbit__lower_entries_strips(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__lower_strips_table);
+    return sbit__lower_strips_table;
+}
