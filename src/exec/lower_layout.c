@@ -561,6 +561,13 @@ static bool sbit__layout_fixed(const sbit__lowering *lower, sbit_value_id id, in
     return true;
 }
 
+/* Weights that are fed and have a gradient, which looks at their shape. */
+static bool sbit__layout_trained(const sbit__lowering *lower, sbit_value_id weights)
+{
+    const sbit_value_info *info = sbit_graph_value(lower->graph, weights);
+    return info->is_input && info->use_count > 1 && sbit__lower_type(lower, weights)->rank <= 4;
+}
+
 static bool sbit__layout_is_f32(const sbit__lowering *lower, sbit_value_id id)
 {
     const sbit_type *type = sbit__lower_type(lower, id);
@@ -623,11 +630,12 @@ static sbit_status sbit__layout_conv(sbit__lowering *lower, const sbit_node *nod
                                      sbit_error *error)
 {
     const sbit_node_id id = node->id;
-    const int64_t winograd = sbit__layout_winograd(lower, node);
+    const bool trained = sbit__layout_trained(lower, node->inputs[1]);
+    const int64_t winograd = trained ? 0 : sbit__layout_winograd(lower, node);
     sbit__layout_build *build = (sbit__layout_build *)lower->work;
     if (!sbit__layout_is_f32(lower, node->inputs[0]) ||
         !sbit__layout_is_f32(lower, node->outputs[0]) ||
-        !sbit__layout_fixed(lower, node->inputs[1], 4) ||
+        !(trained || sbit__layout_fixed(lower, node->inputs[1], 4)) ||
         !sbit__layout_copy(node, build)) {
         return SBIT_OK;
     }
@@ -755,11 +763,123 @@ static sbit_status sbit__layout_transpose(sbit__lowering *lower, const sbit_node
     return sbit__lower_replace(lower, &desc, NULL, error);
 }
 
+/* >>training: what gradients and BatchNormalization do with channels last, beside what does not care */
+
+/* The inputs of a mask, and output 0 if it is like them, get their channels last. */
+static sbit_status sbit__layout_turn(sbit__lowering *lower, const sbit_node *node, uint32_t inputs,
+                                     bool output, sbit_error *error)
+{
+    const sbit_attr attr = sbit__attr_int("channels_last", 1);
+    const sbit_node_id id = node->id;
+    const sbit_value_id old = node->outputs[0];
+    sbit_value_id last = {0};
+    bool found = false;
+    for (size_t i = 0; i < 2; i++) {
+        const sbit_value_id in = sbit__lower_in(node, i);
+        if ((inputs >> i & 1u) != 0) {
+            found = found || sbit__layout_source(lower, in).idx != 0;
+            if (!sbit__layout_is_f32(lower, in) || sbit__lower_type(lower, in)->rank > 4) {
+                return SBIT_OK;
+            }
+        }
+    }
+    if (!found || sbit_node_int(node, "channels_last", 0) != 0) {
+        return SBIT_OK;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if ((inputs >> i & 1u) != 0) {
+            node = sbit_graph_node(lower->graph, id);
+            SBIT__TRY(sbit__layout_last(lower, node->inputs[i], node, &last, error));
+            SBIT__TRY(sbit_graph_set_node_input(lower->graph, id, i, last, error));
+        }
+    }
+    lower->changes++;
+    if (output && old.idx != 0) {
+        sbit__lower_desc desc;
+        SBIT__TRY(sbit__layout_value(lower, old, &last, error));
+        SBIT__TRY(sbit_graph_set_node_output(lower->graph, id, 0, last, error));
+        memset(&desc, 0, sizeof desc);
+        desc.op_type = "ToFirst";
+        desc.inputs = &last;
+        desc.outputs = &old;
+        desc.nodes = &id;
+        desc.input_count = desc.output_count = desc.node_count = 1;
+        desc.at = sbit_graph_next(lower->graph, id);
+        SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
+    }
+    return sbit_graph_set_attr(lower->graph, id, &attr, error);
+}
+
+/* The shape of what has its channels last, put in order: nobody needs it with channels first. */
+static sbit_status sbit__layout_shape(sbit__lowering *lower, const sbit_node *node,
+                                      sbit_error *error)
+{
+    static const int64_t orders[SBIT_MAX_RANK] = {0, 0, 1, 2, 3, 4, 5, 6};
+    const sbit_value_id source = sbit__layout_source(lower, node->inputs[0]);
+    const int32_t rank = sbit__lower_type(lower, node->inputs[0])->rank;
+    const sbit_node_id id = node->id;
+    sbit_value_id inputs[2];
+    sbit__lower_desc desc;
+    sbit_tensor order;
+    sbit_type type;
+    int64_t at[SBIT_MAX_RANK];
+    if (source.idx == 0 || node->attr_count > 0 || rank < 3) {
+        return SBIT_OK;
+    }
+    memcpy(at, orders, sizeof at);
+    at[1] = rank - 1;
+    memset(&order, 0, sizeof order);
+    order.dtype = SBIT_I64;
+    order.rank = 1;
+    order.dims[0] = rank;
+    order.data = at;
+    type = *sbit__lower_type(lower, node->outputs[0]);
+    SBIT__TRY(sbit_graph_add_value(lower->graph, "shape", &type, &inputs[0], error));
+    SBIT__TRY(sbit_graph_add_constant(lower->graph, "order", &order, &inputs[1], error));
+    memset(&desc, 0, sizeof desc);
+    desc.domain = "";
+    desc.op_type = "Shape";
+    desc.inputs = &source;
+    desc.outputs = &inputs[0];
+    desc.nodes = &id;
+    desc.input_count = desc.output_count = desc.node_count = 1;
+    desc.at = id;
+    SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
+    desc.op_type = "Gather";
+    desc.inputs = inputs;
+    desc.input_count = 2;
+    desc.outputs = node->outputs;
+    desc.at.idx = 0;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
+/* *done: it was one of these. */
+static sbit_status sbit__layout_training(sbit__lowering *lower, const sbit_node *node, bool *done,
+                                         sbit_error *error)
+{
+    static const struct {
+        const char *op_type;
+        uint32_t inputs;
+        bool output;
+    } turned[] = {{"ConvDataGrad", 1u, true},
+                  {"ConvWeightGrad", 3u, false},
+                  {"BatchNormTrain", 1u, true},
+                  {"BatchNormGrad", 3u, true}};
+    for (size_t i = 0; i < SBIT__COUNT_OF(turned); i++) {
+        *done = sbit__layout_is(node, turned[i].op_type);
+        if (*done) {
+            return sbit__layout_turn(lower, node, turned[i].inputs, turned[i].output, error);
+        }
+    }
+    *done = sbit__lower_is(lower, node, "Shape");
+    return *done ? sbit__layout_shape(lower, node, error) : SBIT_OK;
+}
+
 static sbit_status sbit__layout_float(sbit__lowering *lower, const sbit_node *node,
                                       sbit_error *error)
 {
     static const char *const layouts[] = {"ToFirst", "ToLast", NULL};
-    static const char *const passes[] = {"FakeQuantize", NULL};
+    static const char *const passes[] = {"FakeQuantize", "ActivationGrad", NULL};
     static const char *const plain[] = {
         "Relu", "Clip", "HardSwish", "HardSigmoid", "Sigmoid",  "Tanh", "Elu",  "Selu",   "Gelu",
         "Mish", "Exp",  "Sqrt",      "Abs",         "Neg",      "Erf",  "Add",  "Mul",    "Sub",
@@ -784,6 +904,11 @@ static sbit_status sbit__layout_float(sbit__lowering *lower, const sbit_node *no
     }
     if (sbit__layout_is(node, "QShuffle") || sbit__layout_is(node, "ShuffleLast")) {
         return sbit__layout_zip(lower, node, error);
+    }
+    bool done = false;
+    SBIT__TRY(sbit__layout_training(lower, node, &done, error));
+    if (done) {
+        return SBIT_OK;
     }
     if (sbit__lower_is(lower, node, "Transpose")) {
         return sbit__layout_transpose(lower, node, error);

@@ -206,11 +206,13 @@ SBIT__FN void sbit__conv_run(sbit_ctx *ctx, const sbit__conv *conv, const float 
                              const sbit__epilogue *epilogue, float *y, void *scratch);
 
 /* dw [out_channels][in_channels / groups][kernel...] = the sum over pixels of dy times what they
- * see of x. fits: false for groups of images with more than 2^31 floats. */
-SBIT__FN bool sbit__conv_weight_fits(const sbit_ctx *ctx, const sbit__conv_shape *shape);
-SBIT__FN size_t sbit__conv_weight_scratch_bytes(const sbit_ctx *ctx, const sbit__conv_shape *shape);
-SBIT__FN void sbit__conv_weight_run(sbit_ctx *ctx, const sbit__conv_shape *shape, const float *x,
-                                    const float *dy, float *dw, void *scratch);
+ * see of x; both may have their channels last, in up to 2 dimensions. fits: false for groups of images
+ * with more than 2^31 floats. */
+SBIT__FN bool sbit__conv_weight_fits(const sbit_ctx *ctx, const sbit__conv_shape *shape, bool last);
+SBIT__FN size_t sbit__conv_weight_scratch_bytes(const sbit_ctx *ctx, const sbit__conv_shape *shape,
+                                                bool last);
+SBIT__FN void sbit__conv_weight_run(sbit_ctx *ctx, const sbit__conv_shape *shape, bool last,
+                                    const float *x, const float *dy, float *dw, void *scratch);
 
 /* >>float64: the same in double, by straight loops: c[m][n] = a[m][k] * b[k][n] with any strides,
  * and convolutions; `transposed`: shape.pad_begin is that of ConvTranspose. */

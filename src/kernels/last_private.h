@@ -102,6 +102,17 @@ enum {
     X(void, norm_dots,                                                                             \
       (int64_t images, int64_t n, const float *const *rows, int64_t a_image, int64_t b_image,      \
        float *sums))                                                                               \
+    /* of `rows` rows of n channels: sums[c] = sum of v, sums[n + c] = sum of v u, with u = x - center[c], \
+     * v = b or (b NULL) u */                                                                      \
+    X(void, norm_last_sums,                                                                        \
+      (int64_t rows, int64_t n, const float *x, const float *b, const float *center, float *sums)) \
+    /* y = f[c] * (x - f[n + c]) + f[2 n + c], and f[3 n + c] * dy unless dy is NULL */            \
+    X(void, norm_last_scale,                                                                       \
+      (int64_t rows, int64_t n, const float *x, const float *dy, const float *f, float *y))        \
+    /* sums[t * step + c] += sum over pixels of dy[c] * x[t * tap_step + c]; pixels are step apart in dy */ \
+    X(void, last_depthwise_dots,                                                                   \
+      (int64_t pixels, int64_t channels, int64_t taps, int64_t step, const float *dy,              \
+       int64_t pixel_step, int64_t tap_step, const float *x, float *sums))                         \
     /* as many multiply-adds as registers alone allow: how many; *sum keeps them from vanishing */ \
     X(int64_t, last_peak, (int64_t loops, float *sum))
 

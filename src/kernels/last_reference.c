@@ -135,6 +135,45 @@ SBIT__FN void sbit__norm_dots__ref(int64_t images, int64_t n, const float *const
     }
 }
 
+SBIT__FN void sbit__norm_last_sums__ref(int64_t rows, int64_t n, const float *x, const float *b,
+                                        const float *center, float *sums)
+{
+    for (int64_t c = 0; c < n; c++) {
+        double sum = 0.0, product = 0.0;
+        for (int64_t i = c; i < rows * n; i += n) {
+            const double u = (double)(x[i] - center[c]), v = b != NULL ? (double)b[i] : u;
+            sum += v;
+            product += v * u;
+        }
+        sums[c] = (float)sum;
+        sums[n + c] = (float)product;
+    }
+}
+
+SBIT__FN void sbit__norm_last_scale__ref(int64_t rows, int64_t n, const float *x, const float *dy,
+                                         const float *f, float *y)
+{
+    for (int64_t i = 0; i < rows * n; i++) {
+        const float *k = f + i % n;
+        const float v = (x[i] - k[n]) * k[0] + k[2 * n];
+        y[i] = dy != NULL ? dy[i] * k[3 * n] + v : v;
+    }
+}
+
+SBIT__FN void sbit__last_depthwise_dots__ref(int64_t pixels, int64_t channels, int64_t taps,
+                                             int64_t step, const float *dy, int64_t pixel_step,
+                                             int64_t tap_step, const float *x, float *sums)
+{
+    for (int64_t i = 0; i < taps * channels; i++) {
+        const int64_t t = i / channels, c = i % channels;
+        double sum = 0.0;
+        for (int64_t p = 0; p < pixels; p++) {
+            sum += (double)dy[p * step + c] * (double)x[p * pixel_step + t * tap_step + c];
+        }
+        sums[t * step + c] += (float)sum;
+    }
+}
+
 /* >>Winograd: see last_winograd.c */
 
 static void sbit__winograd_in(int m, const float *d, float *t)

@@ -152,3 +152,117 @@ SBIT__V_TARGET static void SBIT__V(norm_dots)(int64_t images, int64_t n, const f
     sums[6] = SBIT__V(norm_all)(s3);
     sums[7] = SBIT__V(norm_all)(t3);
 }
+
+/* >>with channels last: vectors hold channels */
+
+SBIT__V_INLINE void SBIT__V(norm_last_part)(int vectors, bool own, int64_t rows, int64_t n,
+                                            int64_t count, const float *x, const float *b,
+                                            const float *center, float *sums)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    SBIT__V(vf) c[4], s[4], p[4];
+    SBIT__UNROLL for (int j = 0; j < vectors; j++)
+    {
+        c[j] = SBIT__V(load_f32)(center + j * lanes, count);
+        s[j] = p[j] = SBIT__V(set_f32)(0.0f);
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            const int64_t at = r * n + j * lanes;
+            const SBIT__V(vf) u = SBIT__V(sub_f32)(SBIT__V(load_f32)(x + at, count), c[j]);
+            const SBIT__V(vf) v = own ? u : SBIT__V(load_f32)(b + at, count);
+            s[j] = SBIT__V(add_f32)(s[j], v);
+            p[j] = SBIT__V(fma_f32)(v, u, p[j]);
+        }
+    }
+    SBIT__UNROLL for (int j = 0; j < vectors; j++)
+    {
+        SBIT__V(store_f32)(sums + j * lanes, count, s[j]);
+        SBIT__V(store_f32)(sums + n + j * lanes, count, p[j]);
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(norm_last_sums)(int64_t rows, int64_t n, const float *x,
+                                                   const float *b, const float *center, float *sums)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    for (int64_t c = 0; c < n;) {
+        const bool wide = n - c >= 4 * lanes;
+        const int64_t count = n - c < lanes ? n - c : lanes;
+        if (wide && b == NULL) {
+            SBIT__V(norm_last_part)(4, true, rows, n, lanes, x + c, NULL, center + c, sums + c);
+        } else if (wide) {
+            SBIT__V(norm_last_part)(4, false, rows, n, lanes, x + c, b + c, center + c, sums + c);
+        } else if (b == NULL) {
+            SBIT__V(norm_last_part)(1, true, rows, n, count, x + c, NULL, center + c, sums + c);
+        } else {
+            SBIT__V(norm_last_part)(1, false, rows, n, count, x + c, b + c, center + c, sums + c);
+        }
+        c += wide ? 4 * lanes : lanes;
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(norm_last_scale)(int64_t rows, int64_t n, const float *x,
+                                                    const float *dy, const float *f, float *y)
+{
+    for (int64_t c = 0; c < n; c += SBIT__V(lanes)) {
+        const int64_t count = n - c;
+        const SBIT__V(vf) a = SBIT__V(load_f32)(f + c, count);
+        const SBIT__V(vf) mean = SBIT__V(load_f32)(f + n + c, count);
+        const SBIT__V(vf) shift = SBIT__V(load_f32)(f + 2 * n + c, count);
+        const SBIT__V(vf) k = dy != NULL ? SBIT__V(load_f32)(f + 3 * n + c, count) : a;
+        for (int64_t at = c; at < rows * n; at += n) {
+            const SBIT__V(vf) u = SBIT__V(sub_f32)(SBIT__V(load_f32)(x + at, count), mean);
+            SBIT__V(vf) v = SBIT__V(fma_f32)(u, a, shift);
+            if (dy != NULL) {
+                v = SBIT__V(fma_f32)(SBIT__V(load_f32)(dy + at, count), k, v);
+            }
+            SBIT__V(store_f32)(y + at, count, v);
+        }
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(last_dots_part)(int taps, int64_t pixels, int64_t count, int64_t step,
+                                            const float *dy, int64_t pixel_step, int64_t tap_step,
+                                            const float *x, float *sums)
+{
+    SBIT__V(vf) s[3];
+    SBIT__UNROLL for (int t = 0; t < taps; t++)
+    {
+        s[t] = SBIT__V(load_f32)(sums + t * step, count);
+    }
+    for (int64_t p = 0; p < pixels; p++) {
+        const SBIT__V(vf) v = SBIT__V(load_f32)(dy + p * step, count);
+        SBIT__UNROLL for (int t = 0; t < taps; t++)
+        {
+            const float *at = x + p * pixel_step + t * tap_step;
+            s[t] = SBIT__V(fma_f32)(SBIT__V(load_f32)(at, count), v, s[t]);
+        }
+    }
+    SBIT__UNROLL for (int t = 0; t < taps; t++)
+    {
+        SBIT__V(store_f32)(sums + t * step, count, s[t]);
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(last_depthwise_dots)(int64_t pixels, int64_t channels,
+                                                        int64_t taps, int64_t step, const float *dy,
+                                                        int64_t pixel_step, int64_t tap_step,
+                                                        const float *x, float *sums)
+{
+    for (int64_t c = 0; c < channels; c += SBIT__V(lanes)) {
+        const int64_t n = channels - c;
+        int64_t t = 0;
+        for (; t + 3 <= taps; t += 3) {
+            SBIT__V(last_dots_part)
+            (3, pixels, n, step, dy + c, pixel_step, tap_step, x + t * tap_step + c,
+             sums + t * step + c);
+        }
+        for (; t < taps; t++) {
+            SBIT__V(last_dots_part)
+            (1, pixels, n, step, dy + c, pixel_step, tap_step, x + t * tap_step + c,
+             sums + t * step + c);
+        }
+    }
+}

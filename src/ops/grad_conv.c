@@ -10,10 +10,16 @@
  *
  * dw [O][I*k] = sum over images of dy [O][p] * columns(x)^T [p][I*k]: kernels/conv_weight.c.
  *
+ * Where lowering has set channels_last, x and dy have their channels last and float32; dx is as many
+ * convolutions of dy as a stride has rests: the taps that reach a position depend on its rest alone.
+ *
  * float64 is computed by the definition, in float64.
  */
+#include "../kernels/last_private.h"
+#include "../kernels/rows_private.h"
 #include "elements_private.h"
 #include "gradient_private.h"
+#include "qlinear_private.h"
 #include "window_private.h"
 
 #if !SPARSEBIT_NO_OPS_TRAINING
@@ -65,15 +71,27 @@ static sbit_status sbit__conv_grad_shape(const sbit_op_call *call, int32_t rank,
     return SBIT_OK;
 }
 
+static bool sbit__conv_grad_last(const sbit_op_call *call)
+{
+    return sbit_node_int(call->node, "channels_last", 0) != 0;
+}
+
 /* The shapes of x and w: one is an input, the other is stated by input 2. In prepare the stated
  * one may not be known: then *known is false. */
 static sbit_status sbit__conv_grad_read(const sbit_op_call *call, bool data_grad, bool *known,
                                         sbit__conv_shape *shape, sbit_error *error)
 {
-    const sbit_type *have = call->in_type[data_grad ? 1 : 0];
-    const sbit_type *dy = call->in_type[data_grad ? 0 : 1];
+    const bool last = sbit__conv_grad_last(call);
+    sbit_type types[2];
+    const sbit_type *have = &types[data_grad ? 1 : 0], *dy = &types[data_grad ? 0 : 1];
     int64_t dims[SBIT_MAX_RANK] = {0}, stated[SBIT_MAX_RANK] = {0};
     int32_t rank = 0;
+    for (int i = 0; i < 2; i++) {
+        types[i] = *call->in_type[i];
+        if (last && (i == 0 || !data_grad)) {
+            sbit__q_type_to_first(&types[i]);
+        }
+    }
     *known = sbit__type_static(have) && sbit__type_static(dy) && sbit__in(call, 2) != NULL &&
              sbit__in(call, 2)->data != NULL;
     if (!*known) {
@@ -103,7 +121,12 @@ static sbit_status sbit__conv_grad_read(const sbit_op_call *call, bool data_grad
 static sbit_status sbit__conv_grad_infer(const sbit_op_call *call, sbit_error *error)
 {
     SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
-    return sbit__grad_infer_shape(call, 2, error);
+    SBIT__TRY(sbit__grad_infer_shape(call, 2, error));
+    if (sbit__conv_grad_last(call) && sbit__streq(call->row->op_type, "ConvDataGrad") &&
+        call->out_type[0] != NULL) {
+        sbit__q_type_to_last(call->out_type[0]);
+    }
+    return SBIT_OK;
 }
 
 static int64_t sbit__conv_grad_volume(const int64_t dims[3])
@@ -363,6 +386,179 @@ static void sbit__conv_grad_images(void *user, int64_t begin, int64_t end, int32
     }
 }
 
+/* >>dx with channels last */
+
+/* The positions of x whose indices leave one rest by the strides, as a convolution of dy. */
+typedef struct sbit__conv_grad_part {
+    sbit__conv_shape shape; /* outputs before `skip` are none of x */
+    int64_t rest[3], first[3], step[3], skip[3]; /* taps first, first + step ... of w reach them */
+    bool whole, empty;
+} sbit__conv_grad_part;
+
+static void sbit__conv_grad_part_of(const sbit__conv_shape *s, int64_t number,
+                                    sbit__conv_grad_part *part)
+{
+    memset(part, 0, sizeof *part);
+    part->shape = *s;
+    part->shape.in_channels = s->out_channels;
+    part->shape.out_channels = s->in_channels;
+    part->whole = true;
+    for (int i = 0; i < 3; i++) {
+        const int64_t step = s->stride[i], rest = number % step;
+        int64_t count = 0, last = 0;
+        for (int64_t k = 0; k < s->kernel[i]; k++) {
+            if ((rest + s->pad_begin[i] - k * s->dilation[i]) % step == 0) {
+                part->first[i] = count == 0 ? k : part->first[i];
+                part->step[i] = k - last;
+                last = k;
+                count++;
+            }
+        }
+        const int64_t pad = (last * s->dilation[i] - rest - s->pad_begin[i]) / step;
+        number /= step;
+        part->rest[i] = rest;
+        part->skip[i] = sbit__larger(-pad, 0);
+        part->shape.in[i] = s->out[i];
+        part->shape.out[i] = (s->in[i] - rest + step - 1) / step + part->skip[i];
+        part->shape.kernel[i] = count;
+        part->shape.dilation[i] = count > 1 ? part->step[i] * s->dilation[i] / step : 1;
+        part->shape.stride[i] = 1;
+        part->shape.pad_begin[i] = sbit__larger(pad, 0);
+        part->whole = part->whole && step == 1 && part->skip[i] == 0;
+        part->empty = part->empty || count == 0;
+    }
+}
+
+/* w [g*O][I][k] becomes [g*I][O][the part's taps turned around]. */
+static void sbit__conv_grad_part_turn(const sbit__conv_shape *s, const sbit__conv_grad_part *part,
+                                      const float *w, float *turned)
+{
+    const int64_t outs = s->out_channels / s->groups, ins = s->in_channels / s->groups;
+    const int64_t taps = sbit__conv_grad_volume(s->kernel), *kernel = part->shape.kernel;
+    const int64_t count = sbit__conv_grad_volume(kernel);
+    for (int64_t t = 0; t < count; t++) {
+        const int64_t back = count - 1 - t;
+        const int64_t k[3] = {back / kernel[2] / kernel[1], back / kernel[2] % kernel[1],
+                              back % kernel[2]};
+        int64_t tap = 0;
+        for (int i = 0; i < 3; i++) {
+            tap = tap * s->kernel[i] + part->first[i] + k[i] * part->step[i];
+        }
+        for (int64_t o = 0; o < s->out_channels; o++) {
+            for (int64_t i = 0; i < ins; i++) {
+                turned[((o / outs * ins + i) * outs + o % outs) * count + t] =
+                    w[(o * ins + i) * taps + tap];
+            }
+        }
+    }
+}
+
+/* Memory for a part: turned weights, packed ones, the convolution's own, the positions one behind
+ * the other. */
+typedef struct sbit__conv_grad_room {
+    size_t turned, packed, scratch, positions;
+} sbit__conv_grad_room;
+
+static void sbit__conv_grad_room_of(const sbit_ctx *ctx, const sbit__conv_shape *s,
+                                    sbit__conv_grad_room *room)
+{
+    const int64_t parts = sbit__conv_grad_volume(s->stride);
+    memset(room, 0, sizeof *room);
+    for (int64_t i = 0; i < parts; i++) {
+        sbit__conv_grad_part part;
+        sbit__last_conv plan;
+        sbit__conv_grad_part_of(s, i, &part);
+        if (part.empty) {
+            continue;
+        }
+        memset(&plan, 0, sizeof plan);
+        plan.shape = part.shape;
+        sbit__last_conv_plan(ctx, &plan);
+        const int64_t weights =
+            s->out_channels * s->in_channels / s->groups * sbit__conv_grad_volume(part.shape.kernel);
+        const size_t each[4] = {
+            sbit__cache_lines(weights), sbit__align64(plan.packed_bytes),
+            sbit__align64(plan.scratch_bytes),
+            part.whole ? 0
+                       : sbit__cache_lines(s->batch * s->in_channels *
+                                           sbit__conv_grad_volume(part.shape.out))};
+        room->turned = each[0] > room->turned ? each[0] : room->turned;
+        room->packed = each[1] > room->packed ? each[1] : room->packed;
+        room->scratch = each[2] > room->scratch ? each[2] : room->scratch;
+        room->positions = each[3] > room->positions ? each[3] : room->positions;
+    }
+}
+
+typedef struct sbit__conv_grad_spread {
+    const sbit__conv_shape *s;
+    const sbit__conv_grad_part *part;
+    const float *from; /* NULL: zeros */
+    float *dx;
+} sbit__conv_grad_spread;
+
+/* The part's positions go to their places in dx. Unit: an image. */
+static void sbit__conv_grad_spread_images(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_grad_spread *task = (const sbit__conv_grad_spread *)user;
+    const sbit__conv_shape *s = task->s;
+    const sbit__conv_grad_part *part = task->part;
+    const int64_t c = s->in_channels, *out = part->shape.out;
+    (void)worker;
+    for (int64_t n = begin; n < end; n++) {
+        for (int64_t i = 0; i < sbit__conv_grad_volume(out); i++) {
+            const int64_t at[3] = {i / out[2] / out[1] - part->skip[0],
+                                   i / out[2] % out[1] - part->skip[1],
+                                   i % out[2] - part->skip[2]};
+            int64_t to = n;
+            for (int k = 0; k < 3; k++) {
+                to = to * s->in[k] + at[k] * s->stride[k] + part->rest[k];
+            }
+            if (at[0] < 0 || at[1] < 0 || at[2] < 0) {
+                continue;
+            }
+            if (task->from == NULL) {
+                memset(task->dx + to * c, 0, (size_t)c * sizeof(float));
+            } else {
+                memcpy(task->dx + to * c, task->from + (n * sbit__conv_grad_volume(out) + i) * c,
+                       (size_t)c * sizeof(float));
+            }
+        }
+    }
+}
+
+static void sbit__conv_data_grad_parts(const sbit_op_call *call, const sbit__conv_shape *s)
+{
+    const int64_t parts = sbit__conv_grad_volume(s->stride);
+    float *dx = (float *)call->out[0]->data, *turned = (float *)call->scratch;
+    sbit__conv_grad_room room;
+    sbit__conv_grad_room_of(call->ctx, s, &room);
+    char *packed = (char *)call->scratch + room.turned, *scratch = packed + room.packed;
+    float *positions = (float *)(void *)(scratch + room.scratch);
+    for (int64_t i = 0; i < parts; i++) {
+        sbit__conv_grad_part part;
+        sbit__conv_grad_spread spread;
+        sbit__conv_grad_part_of(s, i, &part);
+        if (!part.empty) {
+            sbit__last_conv plan;
+            memset(&plan, 0, sizeof plan);
+            plan.shape = part.shape;
+            sbit__last_conv_plan(call->ctx, &plan);
+            sbit__conv_grad_part_turn(s, &part, (const float *)call->in[1]->data, turned);
+            sbit__last_conv_pack(call->ctx, &plan, turned, (float *)(void *)packed);
+            sbit__last_conv_run(call->ctx, &plan, (const float *)call->in[0]->data,
+                                (const float *)(void *)packed, NULL, NULL,
+                                part.whole ? dx : positions, scratch);
+        }
+        spread.s = s;
+        spread.part = &part;
+        spread.from = part.empty ? NULL : positions;
+        spread.dx = dx;
+        if (!part.whole || part.empty) {
+            sbit__parallel_range(call->ctx, s->batch, 1, sbit__conv_grad_spread_images, &spread);
+        }
+    }
+}
+
 /* >>dx: the row */
 
 static sbit_status sbit__conv_data_grad_prepare(const sbit_op_call *call, sbit_error *error)
@@ -373,6 +569,12 @@ static sbit_status sbit__conv_data_grad_prepare(const sbit_op_call *call, sbit_e
     SBIT__TRY(sbit__op_check(call, error));
     SBIT__TRY(sbit__conv_grad_read(call, true, &known, &shape, error));
     if (!known || call->in_type[0]->dtype == SBIT_F64) {
+        return SBIT_OK;
+    }
+    if (sbit__conv_grad_last(call)) {
+        sbit__conv_grad_room room;
+        sbit__conv_grad_room_of(call->ctx, &shape, &room);
+        *call->scratch_bytes = room.turned + room.packed + room.scratch + room.positions;
         return SBIT_OK;
     }
     if (sbit__conv_grad_turned(&shape, &turned)) {
@@ -447,7 +649,9 @@ static sbit_status sbit__conv_data_grad_run(const sbit_op_call *call, sbit_error
         sbit__parallel_range(call->ctx, shape.in_channels, 1, sbit__conv_grad_f64_channels, &task);
         return SBIT_OK;
     }
-    if (sbit__conv_grad_turned(&shape, &turned)) {
+    if (sbit__conv_grad_last(call)) {
+        sbit__conv_data_grad_parts(call, &shape);
+    } else if (sbit__conv_grad_turned(&shape, &turned)) {
         sbit__conv_data_grad_turned(call, &shape, &turned);
     } else {
         sbit__conv_data_grad_strided(call, &shape);
@@ -467,10 +671,10 @@ static sbit_status sbit__conv_weight_grad_prepare(const sbit_op_call *call, sbit
     if (!known || call->in_type[0]->dtype == SBIT_F64) {
         return SBIT_OK;
     }
-    if (!sbit__conv_weight_fits(call->ctx, &shape)) {
+    if (!sbit__conv_weight_fits(call->ctx, &shape, sbit__conv_grad_last(call))) {
         return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "an image has over 2^31 elements");
     }
-    *call->scratch_bytes = sbit__conv_weight_scratch_bytes(call->ctx, &shape);
+    *call->scratch_bytes = sbit__conv_weight_scratch_bytes(call->ctx, &shape, sbit__conv_grad_last(call));
     return SBIT_OK;
 }
 
@@ -496,9 +700,9 @@ static sbit_status sbit__conv_weight_grad_run(const sbit_op_call *call, sbit_err
         sbit__parallel_range(call->ctx, shape.in_channels, 1, sbit__conv_grad_f64_channels, &task);
         return SBIT_OK;
     }
-    sbit__conv_weight_run(call->ctx, &shape, (const float *)call->in[0]->data,
-                          (const float *)call->in[1]->data, (float *)call->out[0]->data,
-                          call->scratch);
+    sbit__conv_weight_run(call->ctx, &shape, sbit__conv_grad_last(call),
+                          (const float *)call->in[0]->data, (const float *)call->in[1]->data,
+                          (float *)call->out[0]->data, call->scratch);
     return SBIT_OK;
 }
 

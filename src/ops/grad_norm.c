@@ -7,11 +7,14 @@
  *     fixed statistics   dx = s/sd * dy
  *     dscale = sum(dy n)   dbias = sum dy
  * Channels and rows are independent; each is computed by one thread. Sums are taken in double.
+ * With channels last (float32, attribute channels_last, which lowering sets) positions are cut into
+ * as many pieces for any number of threads, whose sums are added in their order.
  * BatchNormTrain's running statistics are new = momentum * old + (1 - momentum) * batch; the
  * variance that enters is the unbiased one (times M/(M-1)), as PyTorch does, or with attribute
  * unbiased 0 the one that normalizes, as ONNX does.
  */
 #include "../kernels/last_private.h"
+#include "../kernels/rows_private.h"
 #include "elements_private.h"
 #include "gradient_private.h"
 #include "window_private.h"
@@ -23,6 +26,11 @@
 /* >>BatchNormTrain(x, scale, bias, mean, var [, fixed]) -> y, new mean, new var, batch mean, batch
  * var; fixed not 0: normalized by mean and var, which stay, and are given as those of the batch */
 
+enum {
+    SBIT__BN_PIECES = 32,
+    SBIT__BN_BLOCK = 8192 /* elements whose sums are floats, about */
+};
+
 typedef struct sbit__bn {
     const sbit__last_kernels *kernels;
     sbit_dtype dtype;
@@ -32,6 +40,9 @@ typedef struct sbit__bn {
     const void *x, *dy, *scale, *bias, *mean, *var;
     void *y, *new_mean, *new_var, *batch_mean, *batch_var; /* y: also dx */
     void *dscale, *dbias;
+    /* with channels last: sums of pieces [2 * channels]; of a worker's block; center, then factors */
+    double *pieces;
+    float *block, *factors;
 } sbit__bn;
 
 static double sbit__bn_at(sbit_dtype dtype, const void *data, int64_t i)
@@ -113,17 +124,16 @@ static void sbit__bn_scale(const sbit__bn *task, int64_t channel, bool plain, do
     }
 }
 
-/* By the running statistics, which stay. */
-static void sbit__bn_fixed_channel(const sbit__bn *task, int64_t c)
+/* The statistics after the batch; fixed: by the running ones, which stay. */
+static void sbit__bn_finish(const sbit__bn *task, int64_t c, double mean, double var)
 {
-    const double mean = sbit__bn_at(task->dtype, task->mean, c);
-    const double var = sbit__bn_at(task->dtype, task->var, c);
-    const double inverse = 1.0 / sqrt(var + task->epsilon);
-    const double scale = sbit__bn_at(task->dtype, task->scale, c) * inverse;
-    sbit__bn_scale(task, c, sbit__bn_plain(task, mean, inverse), scale,
-                   sbit__bn_at(task->dtype, task->bias, c) - mean * scale);
-    sbit__bn_set(task->dtype, task->new_mean, c, mean);
-    sbit__bn_set(task->dtype, task->new_var, c, var);
+    const double count = (double)(task->batch * task->inner);
+    const double keep = task->fixed ? 0.0 : task->momentum;
+    const double run = task->unbiased && count > 1.0 && !task->fixed ? var * count / (count - 1.0) : var;
+    sbit__bn_set(task->dtype, task->new_mean, c,
+                 keep * sbit__bn_at(task->dtype, task->mean, c) + (1.0 - keep) * mean);
+    sbit__bn_set(task->dtype, task->new_var, c,
+                 keep * sbit__bn_at(task->dtype, task->var, c) + (1.0 - keep) * run);
     sbit__bn_set(task->dtype, task->batch_mean, c, mean);
     sbit__bn_set(task->dtype, task->batch_var, c, var);
 }
@@ -131,28 +141,138 @@ static void sbit__bn_fixed_channel(const sbit__bn *task, int64_t c)
 static void sbit__bn_train_channels(void *user, int64_t begin, int64_t end, int32_t worker)
 {
     const sbit__bn *task = (const sbit__bn *)user;
-    const double count = (double)(task->batch * task->inner), keep = task->momentum;
     const sbit_dtype dtype = task->dtype;
     (void)worker;
     for (int64_t c = begin; c < end; c++) {
-        double mean, var;
-        if (task->fixed) {
-            sbit__bn_fixed_channel(task, c);
-            continue;
+        double mean = sbit__bn_at(dtype, task->mean, c), var = sbit__bn_at(dtype, task->var, c);
+        if (!task->fixed) {
+            sbit__bn_moments(task, c, &mean, &var);
         }
-        sbit__bn_moments(task, c, &mean, &var);
         const double inverse = 1.0 / sqrt(var + task->epsilon);
         const double scale = sbit__bn_at(dtype, task->scale, c) * inverse;
-        const double run = task->unbiased && count > 1.0 ? var * count / (count - 1.0) : var;
         sbit__bn_scale(task, c, sbit__bn_plain(task, mean, inverse), scale,
                        sbit__bn_at(dtype, task->bias, c) - mean * scale);
-        sbit__bn_set(dtype, task->new_mean, c,
-                     keep * sbit__bn_at(dtype, task->mean, c) + (1.0 - keep) * mean);
-        sbit__bn_set(dtype, task->new_var, c,
-                     keep * sbit__bn_at(dtype, task->var, c) + (1.0 - keep) * run);
-        sbit__bn_set(dtype, task->batch_mean, c, mean);
-        sbit__bn_set(dtype, task->batch_var, c, var);
+        sbit__bn_finish(task, c, mean, var);
     }
+}
+
+/* >>channels last */
+
+static void sbit__bn_piece(const sbit__bn *task, int64_t piece, int64_t *begin, int64_t *end)
+{
+    const int64_t rows = task->batch * task->inner;
+    *begin = rows * piece / SBIT__BN_PIECES;
+    *end = rows * (piece + 1) / SBIT__BN_PIECES;
+}
+
+/* Sums of v and of v u around the centers in `factors`: v = dy or, where there is none, u. */
+static void sbit__bn_last_sums(void *user, int64_t first, int64_t last, int32_t worker)
+{
+    const sbit__bn *task = (const sbit__bn *)user;
+    const int64_t n = task->channels;
+    const int64_t most = sbit__larger(sbit__smaller(SBIT__BN_BLOCK / n, 512), 32);
+    float *block = task->block + worker * 2 * n;
+    for (int64_t piece = first; piece < last; piece++) {
+        double *sums = task->pieces + piece * 2 * n;
+        int64_t begin = 0, end = 0;
+        sbit__bn_piece(task, piece, &begin, &end);
+        memset(sums, 0, (size_t)(2 * n) * sizeof *sums);
+        for (int64_t i = begin; i < end; i += most) {
+            const float *dy = task->dy != NULL ? (const float *)task->dy + i * n : NULL;
+            task->kernels->norm_last_sums(sbit__smaller(most, end - i), n,
+                                          (const float *)task->x + i * n, dy, task->factors, block);
+            for (int64_t c = 0; c < 2 * n; c++) {
+                sums[c] += (double)block[c];
+            }
+        }
+    }
+}
+
+/* Those of all pieces, in the first. */
+static void sbit__bn_last_add(sbit_ctx *ctx, const sbit__bn *task)
+{
+    sbit__bn all = *task;
+    const int64_t n = 2 * task->channels;
+    sbit__parallel_range(ctx, SBIT__BN_PIECES, 1, sbit__bn_last_sums, &all);
+    for (int64_t i = n; i < SBIT__BN_PIECES * n; i++) {
+        task->pieces[i % n] += task->pieces[i];
+    }
+}
+
+static void sbit__bn_last_scale(void *user, int64_t first, int64_t last, int32_t worker)
+{
+    const sbit__bn *task = (const sbit__bn *)user;
+    const int64_t n = task->channels;
+    const int64_t most = sbit__larger(sbit__smaller(SBIT__BN_BLOCK / n, 512), 32);
+    (void)worker;
+    for (int64_t piece = first; piece < last; piece++) {
+        int64_t begin = 0, end = 0;
+        sbit__bn_piece(task, piece, &begin, &end);
+        for (int64_t i = begin; i < end; i += most) {
+            const float *dy = task->dy != NULL ? (const float *)task->dy + i * n : NULL;
+            task->kernels->norm_last_scale(sbit__smaller(most, end - i), n,
+                                           (const float *)task->x + i * n, dy, task->factors,
+                                           (float *)task->y + i * n);
+        }
+    }
+}
+
+/* pieces: the mean and the variance of all channels, as sbit__bn_moments finds them. */
+static void sbit__bn_last_moments(sbit_ctx *ctx, const sbit__bn *task)
+{
+    const int64_t n = task->channels, rows = task->batch * task->inner;
+    double *mean = task->pieces, *var = mean + n;
+    bool far = true;
+    memcpy(task->factors, (const float *)task->x + rows / 2 * n, (size_t)n * sizeof(float));
+    for (int pass = 0; pass < 2 && far; pass++) {
+        far = false;
+        sbit__bn_last_add(ctx, task);
+        for (int64_t c = 0; c < n; c++) {
+            const double off = mean[c] / (double)rows, rest = var[c] / (double)rows - off * off;
+            mean[c] = (double)task->factors[c] + off;
+            var[c] = rest > 0.0 ? rest : 0.0;
+            far = far || off * off > 16.0 * var[c];
+        }
+        for (int64_t c = 0; c < n && far; c++) {
+            task->factors[c] = (float)mean[c];
+        }
+    }
+}
+
+static void sbit__bn_train_last(sbit_ctx *ctx, const sbit__bn *task)
+{
+    const int64_t n = task->channels;
+    float *f = task->factors;
+    sbit__bn all = *task;
+    if (!task->fixed) {
+        sbit__bn_last_moments(ctx, task);
+    }
+    for (int64_t c = 0; c < n; c++) {
+        const double mean = task->fixed ? sbit__bn_at(task->dtype, task->mean, c) : task->pieces[c];
+        const double var = task->fixed ? sbit__bn_at(task->dtype, task->var, c) : task->pieces[n + c];
+        const double scale =
+            sbit__bn_at(task->dtype, task->scale, c) / sqrt(var + task->epsilon);
+        f[c] = (float)scale;
+        f[n + c] = (float)mean;
+        f[2 * n + c] = (float)(sbit__bn_at(task->dtype, task->bias, c) +
+                               scale * ((double)f[n + c] - mean));
+        sbit__bn_finish(task, c, mean, var);
+    }
+    sbit__parallel_range(ctx, SBIT__BN_PIECES, 1, sbit__bn_last_scale, &all);
+}
+
+static sbit_status sbit__bn_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0];
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (sbit_node_int(call->node, "channels_last", 0) != 0 && sbit__type_static(x)) {
+        const size_t n = (size_t)x->dims[x->rank - 1].value;
+        const size_t workers = (size_t)sbit_ctx_threads(call->ctx);
+        *call->scratch_bytes =
+            SBIT__BN_PIECES * 2 * n * sizeof(double) + (4 + 2 * workers) * n * sizeof(float);
+    }
+    return SBIT_OK;
 }
 
 static sbit_status sbit__bn_train_infer(const sbit_op_call *call, sbit_error *error)
@@ -188,8 +308,14 @@ static void sbit__bn_read(const sbit_op_call *call, const sbit_tensor *x, sbit__
     task->kernels = sbit__last_of(call->ctx);
     task->dtype = x->dtype;
     task->batch = x->dims[0];
-    task->channels = x->dims[1];
-    task->inner = sbit__tensor_span(x, 2, x->rank);
+    const bool last = sbit_node_int(call->node, "channels_last", 0) != 0;
+    task->channels = x->dims[last ? x->rank - 1 : 1];
+    task->inner = last ? sbit__tensor_span(x, 1, x->rank - 1) : sbit__tensor_span(x, 2, x->rank);
+    if (last) {
+        task->pieces = (double *)call->scratch;
+        task->factors = (float *)(void *)(task->pieces + SBIT__BN_PIECES * 2 * task->channels);
+        task->block = task->factors + 4 * task->channels;
+    }
     task->epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
     task->momentum = (double)sbit_node_float(call->node, "momentum", 0.9f);
     task->unbiased = sbit_node_int(call->node, "unbiased", 1) != 0;
@@ -214,7 +340,11 @@ static sbit_status sbit__bn_train_run(const sbit_op_call *call, sbit_error *erro
     task.new_var = sbit__bn_out(call, 2);
     task.batch_mean = sbit__bn_out(call, 3);
     task.batch_var = sbit__bn_out(call, 4);
-    sbit__parallel_range(call->ctx, task.channels, 1, sbit__bn_train_channels, &task);
+    if (task.factors != NULL) {
+        sbit__bn_train_last(call->ctx, &task);
+    } else {
+        sbit__parallel_range(call->ctx, task.channels, 1, sbit__bn_train_channels, &task);
+    }
     return SBIT_OK;
 }
 
@@ -240,27 +370,59 @@ static void sbit__bn_combine(const sbit__bn *task, int64_t channel, bool plain, 
     }
 }
 
+/* What the sums of dy and of dy (x - center) of a channel say: its gradients, and the factors of
+ * dx = a * dy + b * (x - mean) + shift. */
+static void sbit__bn_grad_of(const sbit__bn *task, int64_t c, double center, const double sums[2],
+                             double factors[3])
+{
+    const double count = (double)(task->batch * task->inner);
+    const double mean = sbit__bn_at(task->dtype, task->mean, c);
+    const double inverse = 1.0 / sqrt(sbit__bn_at(task->dtype, task->var, c) + task->epsilon);
+    const double dscale = (sums[1] + (center - mean) * sums[0]) * inverse;
+    const double a = sbit__bn_at(task->dtype, task->scale, c) * inverse;
+    sbit__bn_set(task->dtype, task->dscale, c, dscale);
+    sbit__bn_set(task->dtype, task->dbias, c, sums[0]);
+    factors[0] = a;
+    factors[1] = task->training ? -a * dscale * inverse / count : 0.0;
+    factors[2] = task->training ? -a * sums[0] / count : 0.0;
+}
+
 static void sbit__bn_grad_channels(void *user, int64_t begin, int64_t end, int32_t worker)
 {
     const sbit__bn *task = (const sbit__bn *)user;
-    const double count = (double)(task->batch * task->inner);
     (void)worker;
     for (int64_t c = begin; c < end; c++) {
         const double mean = sbit__bn_at(task->dtype, task->mean, c);
         const double inverse = 1.0 / sqrt(sbit__bn_at(task->dtype, task->var, c) + task->epsilon);
-        double sums[2]; /* dy, dy (x - mean) */
         const double center = task->dtype == SBIT_F64 ? mean : (double)(float)mean;
+        double sums[2], f[3];
         sbit__bn_sums(task, task->dy, c, center, sums);
-        sums[1] += (center - mean) * sums[0];
-        const double dscale = sums[1] * inverse;
-        const double a = sbit__bn_at(task->dtype, task->scale, c) * inverse;
-        const double b = task->training ? -a * dscale * inverse / count : 0.0;
-        const double shift = task->training ? -a * sums[0] / count - b * mean : 0.0;
-        sbit__bn_set(task->dtype, task->dscale, c, dscale);
-        sbit__bn_set(task->dtype, task->dbias, c, sums[0]);
+        sbit__bn_grad_of(task, c, center, sums, f);
         if (task->y != NULL) {
-            sbit__bn_combine(task, c, sbit__bn_plain(task, mean, inverse), a, b, shift);
+            sbit__bn_combine(task, c, sbit__bn_plain(task, mean, inverse), f[0], f[1],
+                             f[2] - f[1] * mean);
         }
+    }
+}
+
+static void sbit__bn_grad_last(sbit_ctx *ctx, const sbit__bn *task)
+{
+    const int64_t n = task->channels;
+    float *f = task->factors;
+    sbit__bn all = *task;
+    memcpy(f, task->mean, (size_t)n * sizeof *f);
+    sbit__bn_last_add(ctx, task);
+    for (int64_t c = 0; c < n; c++) {
+        const double sums[2] = {task->pieces[c], task->pieces[n + c]};
+        double k[3];
+        sbit__bn_grad_of(task, c, sbit__bn_at(task->dtype, task->mean, c), sums, k);
+        f[n + c] = ((const float *)task->mean)[c];
+        f[c] = (float)k[1];
+        f[2 * n + c] = (float)k[2];
+        f[3 * n + c] = (float)k[0];
+    }
+    if (task->y != NULL) {
+        sbit__parallel_range(ctx, SBIT__BN_PIECES, 1, sbit__bn_last_scale, &all);
     }
 }
 
@@ -286,7 +448,11 @@ static sbit_status sbit__bn_grad_run(const sbit_op_call *call, sbit_error *error
     task.y = sbit__bn_out(call, 0);
     task.dscale = sbit__bn_out(call, 1);
     task.dbias = sbit__bn_out(call, 2);
-    sbit__parallel_range(call->ctx, task.channels, 1, sbit__bn_grad_channels, &task);
+    if (task.factors != NULL) {
+        sbit__bn_grad_last(call->ctx, &task);
+    } else {
+        sbit__parallel_range(call->ctx, task.channels, 1, sbit__bn_grad_channels, &task);
+    }
     return SBIT_OK;
 }
 
@@ -570,18 +736,18 @@ static sbit_status sbit__distill_run(const sbit_op_call *call, sbit_error *error
 
 /* >>rows */
 
-#define SBIT__GRAD_ROW(name, flags, fn, gradient)                                                  \
+#define SBIT__GRAD_ROW(name, flags, fn, prepare, gradient)                                         \
     {                                                                                              \
-        SBIT__GRAD_DOMAIN, name, 1, SBIT__T_GRAD, flags, 0, sbit__##fn##_infer, NULL,              \
+        SBIT__GRAD_DOMAIN, name, 1, SBIT__T_GRAD, flags, 0, sbit__##fn##_infer, prepare,           \
             sbit__##fn##_run, gradient, NULL, NULL, NULL, NULL                                     \
     }
 
 static const sbit_op_row sbit__grad_norm_rows[] = {
-    SBIT__GRAD_ROW("BatchNormTrain", 0, bn_train, sbit__grad_batch_norm_train),
-    SBIT__GRAD_ROW("BatchNormGrad", 0, bn_grad, NULL),
-    SBIT__GRAD_ROW("NormGrad", 0, norm_grad, NULL),
-    SBIT__GRAD_ROW("SoftmaxGrad", SBIT_OP_IN_PLACE, softmax_grad, NULL),
-    SBIT__GRAD_ROW("CrossEntropy", 0, cross_entropy, sbit__grad_cross_entropy),
+    SBIT__GRAD_ROW("BatchNormTrain", 0, bn_train, sbit__bn_prepare, sbit__grad_batch_norm_train),
+    SBIT__GRAD_ROW("BatchNormGrad", 0, bn_grad, sbit__bn_prepare, NULL),
+    SBIT__GRAD_ROW("NormGrad", 0, norm_grad, NULL, NULL),
+    SBIT__GRAD_ROW("SoftmaxGrad", SBIT_OP_IN_PLACE, softmax_grad, NULL, NULL),
+    SBIT__GRAD_ROW("CrossEntropy", 0, cross_entropy, NULL, sbit__grad_cross_entropy),
     {SBIT__GRAD_DOMAIN, "Distillation", 1, SBIT__T_GRAD, 0, 0, sbit__cross_entropy_infer, NULL,
      sbit__distill_run, sbit__grad_cross_entropy, NULL, NULL, NULL, NULL},
 };
