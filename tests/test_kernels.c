@@ -1546,6 +1546,51 @@ TEST(products_of_rows_of_images)
     }
 }
 
+/* What training does with channels last, on small integers: exact. */
+TEST(sums_of_channels)
+{
+    for (int isa = 0; isa < SBIT_ISA_COUNT; isa++) {
+        const sbit__last_kernels *last = sbit__last_kernels_of((sbit_isa)isa);
+        for (int64_t n = 1; last != NULL && sbit_isa_available((sbit_isa)isa) && n < 100; n += 11) {
+            enum {
+                ROWS = 7
+            };
+            float x[ROWS * 100], dy[ROWS * 100], f[400], y[ROWS * 100], sums[500];
+            for (int64_t i = 0; i < ROWS * n; i++) {
+                x[i] = (float)((i * 7919) % 13 - 6);
+                dy[i] = (float)((i * 104729) % 11 - 5);
+            }
+            for (int64_t i = 0; i < 4 * n; i++) {
+                f[i] = (float)(i * 31 % 7 - 3);
+            }
+            for (int own = 0; own < 2; own++) {
+                last->norm_last_sums(ROWS, n, x, own != 0 ? NULL : dy, f, sums);
+                last->norm_last_scale(ROWS, n, x, own != 0 ? NULL : dy, f, y);
+                for (int64_t c = 0; c < n; c++) {
+                    float sum = 0.0f, product = 0.0f;
+                    for (int64_t i = c; i < ROWS * n; i += n) {
+                        const float u = x[i] - f[c], v = own != 0 ? u : dy[i];
+                        sum += v;
+                        product += v * u;
+                        CHECK(y[i] == f[c] * (x[i] - f[n + c]) + f[2 * n + c] +
+                                          (own != 0 ? 0.0f : f[3 * n + c] * dy[i]));
+                    }
+                    CHECK(sums[c] == sum && sums[n + c] == product);
+                }
+            }
+            memset(sums, 0, sizeof sums);
+            last->last_depthwise_dots(3, n, 4, n, dy, n, n, x, sums); /* 3 pixels, 4 taps */
+            for (int64_t i = 0; i < 4 * n; i++) {
+                float sum = 0.0f;
+                for (int64_t p = 0; p < 3; p++) {
+                    sum += dy[p * n + i % n] * x[p * n + i];
+                }
+                CHECK(sums[i] == sum);
+            }
+        }
+    }
+}
+
 TEST(conv_driver_with_channels_last_random)
 {
     channels_last = true;

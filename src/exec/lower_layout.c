@@ -64,6 +64,16 @@ static sbit_status sbit__layout_value(sbit__lowering *lower, sbit_value_id like,
                                 out, error);
 }
 
+/* What a ToLast has made of `id` already; none. */
+static sbit_value_id sbit__layout_made(const sbit__lowering *lower, sbit_value_id id)
+{
+    const sbit_value_id none = {0};
+    const sbit_node *node = id.idx < lower->last_limit && lower->lasts[id.idx].idx != 0
+                                ? sbit__lower_producer(lower, lower->lasts[id.idx])
+                                : NULL;
+    return sbit__layout_is(node, "ToLast") && node->inputs[0].idx == id.idx ? node->outputs[0] : none;
+}
+
 /* `id` with channels last: where it came from, or by a ToLast behind its maker or, of an input of the
  * graph, in front of the user. */
 static sbit_status sbit__layout_last(sbit__lowering *lower, sbit_value_id id, const sbit_node *user,
@@ -75,13 +85,9 @@ static sbit_status sbit__layout_last(sbit__lowering *lower, sbit_value_id id, co
     if (out->idx != 0) {
         return SBIT_OK;
     }
-    if (id.idx < lower->last_limit && lower->lasts[id.idx].idx != 0) {
-        const sbit_node *other = sbit__lower_producer(lower, lower->lasts[id.idx]);
-        if (sbit__layout_is(other, "ToLast") && other->inputs[0].idx == id.idx &&
-            sbit__lower_before(lower, other, user)) {
-            *out = other->outputs[0];
-            return SBIT_OK;
-        }
+    *out = sbit__layout_made(lower, id);
+    if (out->idx != 0 && sbit__lower_before(lower, sbit__lower_producer(lower, *out), user)) {
+        return SBIT_OK;
     }
     const size_t known = lower->last_limit;
     SBIT__TRY(sbit__grow(&lower->ctx->allocator, (void **)&lower->lasts, &lower->last_limit,
@@ -777,7 +783,8 @@ static sbit_status sbit__layout_turn(sbit__lowering *lower, const sbit_node *nod
     for (size_t i = 0; i < 2; i++) {
         const sbit_value_id in = sbit__lower_in(node, i);
         if ((inputs >> i & 1u) != 0) {
-            found = found || sbit__layout_source(lower, in).idx != 0;
+            found = found || sbit__layout_source(lower, in).idx != 0 ||
+                    sbit__layout_made(lower, in).idx != 0;
             if (!sbit__layout_is_f32(lower, in) || sbit__lower_type(lower, in)->rank > 4) {
                 return SBIT_OK;
             }
