@@ -222,18 +222,18 @@ static void sbit__bn_last_moments(sbit_ctx *ctx, const sbit__bn *task)
 {
     const int64_t n = task->channels, rows = task->batch * task->inner;
     double *mean = task->pieces, *var = mean + n;
-    bool far = true;
+    bool again = true;
     memcpy(task->factors, (const float *)task->x + rows / 2 * n, (size_t)n * sizeof(float));
-    for (int pass = 0; pass < 2 && far; pass++) {
-        far = false;
+    for (int pass = 0; pass < 2 && again; pass++) {
+        again = false;
         sbit__bn_last_add(ctx, task);
         for (int64_t c = 0; c < n; c++) {
             const double off = mean[c] / (double)rows, rest = var[c] / (double)rows - off * off;
             mean[c] = (double)task->factors[c] + off;
             var[c] = rest > 0.0 ? rest : 0.0;
-            far = far || off * off > 16.0 * var[c];
+            again = again || off * off > 16.0 * var[c];
         }
-        for (int64_t c = 0; c < n && far; c++) {
+        for (int64_t c = 0; c < n && again; c++) {
             task->factors[c] = (float)mean[c];
         }
     }
