@@ -1290,6 +1290,55 @@ TEST(float_chains_run_with_channels_last)
     check_floats(fast, plain, 20, 2e-5);
 }
 
+/* Of a graph's input with few channels windows are gathered from its planes: nothing turns it. */
+TEST(convolutions_read_few_planes_in_place)
+{
+    static const struct {
+        const char *x, *w, *dims;
+        int64_t attrs[3][3]; /* strides, dilations, pads in front and behind, by axis */
+        int64_t axes, in, out;
+    } cases[] = {
+        {"N,3,9,21", "18,3,3,3", "2,3,9,21", {{2, 2}, {1, 1}, {1, 1}}, 2, 2 * 3 * 9 * 21, 2 * 18 * 5 * 11},
+        {"1,1,7,6", "5,1,2,3", "1,1,7,6", {{1, 1}, {2, 1}, {0, 2}}, 2, 42, 5 * 5 * 8},
+        {"2,5,13", "4,5,5", "2,5,13", {{3}, {1}, {2}}, 1, 2 * 5 * 13, 2 * 4 * 5},
+        {"1,8,4,5,9", "6,8,2,3,3", "1,8,4,5,9", {{1, 2, 1}, {2, 1, 1}, {1, 0, 1}}, 3, 1440, 6 * 4 * 2 * 9}};
+    static float x[1440], fused[2 * 18 * 5 * 11], plain[2 * 18 * 5 * 11];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (int pass = 0; pass < 2; pass++) {
+            build b;
+            sbit_session_desc desc;
+            sbit_node_profile nodes[4];
+            int64_t pads[6];
+            sbit_attr attrs[3];
+            sbit_value_id in[2];
+            for (int64_t k = 0; k < cases[i].axes; k++) {
+                pads[k] = pads[cases[i].axes + k] = cases[i].attrs[2][k];
+            }
+            attrs[0] = build_ints("strides", cases[i].attrs[0], (size_t)cases[i].axes);
+            attrs[1] = build_ints("dilations", cases[i].attrs[1], (size_t)cases[i].axes);
+            attrs[2] = build_ints("pads", pads, 2 * (size_t)cases[i].axes);
+            build_begin(&b, 17);
+            in[0] = build_input(&b, "x", SBIT_F32, cases[i].x);
+            in[1] = build_weights(&b, "w", cases[i].w, 1);
+            build_output(&b, build_node(&b, "Conv", "conv", in, 2, attrs, 3));
+            memset(&desc, 0, sizeof desc);
+            desc.disable_fusion = pass == 1;
+            sbit_session *session = session_of(&b, &desc);
+            if (session != NULL) {
+                fill(x, 1440, 7);
+                set_floats(session, "x", cases[i].dims, x);
+                CHECK_OK(sbit_session_run(session, &b.error), b.error);
+                memcpy(pass == 0 ? fused : plain, floats_of(session, 0), (size_t)cases[i].out * sizeof x[0]);
+                CHECK_EQ_I64(sbit_session_profile(session, nodes, 4), 1);
+                CHECK_EQ_I64(sbit_node_int(nodes[0].lowered, "first", 0), 1 - pass);
+            }
+            sbit_session_destroy(session);
+            build_end(&b);
+        }
+        check_floats(fused, plain, cases[i].out, 4e-6);
+    }
+}
+
 /* x [1,8,6,5] - Conv - Resize - two Conv - channel shuffle - Split: a Conv and a ReduceMean, a Transpose
  * to channels last. *moves: nodes that only move elements and ran. */
 static void run_shuffle(bool plain, float *out, int *moves, int *shuffles)

@@ -14,6 +14,7 @@
 #define SBIT__LAYOUT_ATTRS 16
 #define SBIT__LAYOUT_WINOGRAD 16             /* channels, at least */
 #define SBIT__LAYOUT_LARGE (768 * 1024)       /* bytes that had better not lie in memory */
+#define SBIT__LAYOUT_FEW 8                   /* channels, at most, that a Conv puts last itself */
 #define SBIT__LAYOUT_CACHE (16 * 1024 * 1024) /* bytes of weights that may come from memory */
 
 /* >>looking */
@@ -632,6 +633,18 @@ static bool sbit__layout_large(const sbit__lowering *lower, sbit_value_id id)
     return bytes / sbit_ctx_threads(lower->ctx) >= SBIT__LAYOUT_LARGE;
 }
 
+/* Few input channels, which come first: the kernel gathers windows from their planes. */
+static bool sbit__layout_from_first(const sbit__lowering *lower, const sbit_node *node)
+{
+    const sbit_type *w = sbit__lower_type(lower, node->inputs[1]);
+    const sbit_attr *dilations = sbit_node_attr(node, "dilations");
+    return sbit__layout_source(lower, node->inputs[0]).idx == 0 &&
+           sbit_node_int(node, "group", 1) == 1 && w->rank >= 3 &&
+           sbit__layout_dim(w, 1, INT64_MAX) <= SBIT__LAYOUT_FEW &&
+           sbit__layout_dim(w, w->rank - 1, 1) > 1 &&
+           (dilations == NULL || dilations->count == 0 || dilations->ints[dilations->count - 1] == 1);
+}
+
 static sbit_status sbit__layout_conv(sbit__lowering *lower, const sbit_node *node,
                                      sbit_error *error)
 {
@@ -645,7 +658,11 @@ static sbit_status sbit__layout_conv(sbit__lowering *lower, const sbit_node *nod
         !sbit__layout_copy(node, build)) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__layout_last(lower, node->inputs[0], node, &build->inputs[0], error));
+    if (sbit__layout_from_first(lower, node)) {
+        build->attrs[build->attr_count++] = sbit__attr_int("first", 1);
+    } else {
+        SBIT__TRY(sbit__layout_last(lower, node->inputs[0], node, &build->inputs[0], error));
+    }
     if (node->input_count > 3) {
         SBIT__TRY(sbit__layout_last(lower, node->inputs[3], node, &build->inputs[3], error));
     }
@@ -943,6 +960,7 @@ static const sbit__lower_entry sbit__lower_last_table[] = {
 #undef SBIT__LAYOUT_ATTRS
 #undef SBIT__LAYOUT_WINOGRAD
 #undef SBIT__LAYOUT_LARGE
+#undef SBIT__LAYOUT_FEW
 #undef SBIT__LAYOUT_CACHE
 
 SBIT__FN const sbit__lower_entry *sbit__lower_entries_layout(size_t *count)

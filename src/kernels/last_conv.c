@@ -4,8 +4,9 @@
  * Four forms:
  *   pixels     a unit is a run of output pixels of all images; a table says where each tap of each
  *              of them begins, which is in a row of zeros where it lies outside of the input
- *   bands      few input channels: a unit is some output rows; the input rows that they see are
- *              copied between borders of zeros, so that all taps of a row are one run
+ *   bands      few input channels, which may be the image's planes: a unit is some output rows; the
+ *              input rows that they see are copied between borders of zeros, pixel by pixel, so that
+ *              all taps of a row are one run
  *   Winograd   last_winograd.c
  *   depthwise  a unit is some output rows and some channels; windows are cut at the borders
  * Units are shared out to threads; with few of them, several units share the panels of a group.
@@ -90,7 +91,7 @@ static void sbit__last_plan_bands(const sbit_ctx *ctx, sbit__last_conv *conv)
     conv->bands = sbit__larger(sbit__div_up(s->out[1], rows), 1);
     conv->rows = sbit__div_up(s->out[1], conv->bands);
     conv->bands = sbit__larger(sbit__div_up(s->out[1], sbit__larger(conv->rows, 1)), 1);
-    conv->pixels = conv->rows * s->out[2];
+    conv->pixels = s->out[2];
     conv->parts = 1;
     conv->band_floats = (sbit__last_band_floats(s, conv->rows) + 15) / 16 * 16;
     conv->worker_bytes = conv->band_floats * (int64_t)sizeof(float) +
@@ -136,8 +137,8 @@ SBIT__FN void sbit__last_conv_plan(const sbit_ctx *ctx, sbit__last_conv *conv)
     const int64_t in = s->in_channels / s->groups, out = s->out_channels / s->groups;
     const int64_t lanes = sbit__last_of(ctx)->lanes, taps = sbit__last_taps(s);
     conv->depthwise = sbit__last_is_depthwise(s);
-    conv->merges = s->groups == 1 && s->dilation[2] == 1 && s->kernel[2] > 1 &&
-                   in <= SBIT__LAST_MERGED;
+    conv->merges = conv->first || (s->groups == 1 && s->dilation[2] == 1 && s->kernel[2] > 1 &&
+                                   in <= SBIT__LAST_MERGED);
     conv->taps = conv->merges ? taps / s->kernel[2] : taps;
     conv->depth = conv->merges ? in * s->kernel[2] : in;
     conv->columns = sbit__div_up(conv->depthwise ? s->groups : out, lanes) * lanes;
@@ -317,7 +318,8 @@ static void sbit__last_table_row(const sbit__last_job *job, const sbit__last_pla
 }
 
 SBIT__FN void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_t part,
-                                int64_t pixels, const float *const *row, int64_t first_pixel)
+                                int64_t pixels, const float *const *row, int64_t shift,
+                                int64_t first_pixel)
 {
     const sbit__last_conv *conv = job->conv;
     const sbit__conv_shape *s = &conv->shape;
@@ -328,6 +330,7 @@ SBIT__FN void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_
     tile.taps = conv->taps;
     tile.depth = conv->depth;
     tile.pitch = pixels;
+    tile.shift = shift;
     tile.x = job->x + first_pixel * s->in_channels;
     tile.x_step = s->in_channels;
     tile.out_step = s->out_channels;
@@ -365,7 +368,7 @@ static void sbit__last_pixels_unit(const sbit__last_job *job, int64_t number, in
     const float **row =
         (const float **)(void *)((char *)zeros + sbit__cache_lines(s->in_channels));
     if (sbit__last_is_dense(s)) {
-        sbit__last_panels(job, 0, part, pixels, NULL, first);
+        sbit__last_panels(job, 0, part, pixels, NULL, 0, first);
         return;
     }
     memset(zeros, 0, (size_t)s->in_channels * sizeof *zeros);
@@ -376,10 +379,24 @@ static void sbit__last_pixels_unit(const sbit__last_job *job, int64_t number, in
         i += count;
     }
     for (int64_t g = 0; g < s->groups; g++) {
-        sbit__last_panels(job, g, part, pixels, row, first);
+        sbit__last_panels(job, g, part, pixels, row, 0, first);
         for (int64_t i = 0; s->groups > 1 && i < pixels * conv->taps; i++) {
             row[i] = row[i] == zeros ? zeros : row[i] + s->in_channels / s->groups;
         }
+    }
+}
+
+/* Row h of slice d of image n, pixel by pixel. */
+static void sbit__last_copy_row(const sbit__last_job *job, int64_t n, int64_t d, int64_t h,
+                                int64_t pixels, float *to)
+{
+    const sbit__conv_shape *s = &job->conv->shape;
+    const int64_t c = s->in_channels, plane = s->in[0] * s->in[1] * s->in[2];
+    const int64_t at = (d * s->in[1] + h) * s->in[2];
+    if (job->conv->first && c > 1) {
+        job->kernels->last_exchange(c, pixels, job->x + n * c * plane + at, plane, to, c);
+    } else {
+        memcpy(to, job->x + (n * plane + at) * c, (size_t)(pixels * c) * sizeof *to);
     }
 }
 
@@ -401,8 +418,7 @@ static void sbit__last_copy_band(const sbit__last_job *job, const sbit__last_pla
             continue;
         }
         memset(to, 0, (size_t)(left * c) * sizeof *to);
-        memcpy(to + left * c, job->x + ((p->n * s->in[0] + d) * s->in[1] + h) * s->in[2] * c,
-               (size_t)(inside * c) * sizeof *to);
+        sbit__last_copy_row(job, p->n, d, h, inside, to + left * c);
         memset(to + (left + inside) * c, 0, (size_t)(right * c) * sizeof *to);
     }
 }
@@ -412,7 +428,7 @@ static void sbit__last_band_unit(const sbit__last_job *job, int64_t number, int3
     const sbit__last_conv *conv = job->conv;
     const sbit__conv_shape *s = &conv->shape;
     const int64_t h = number % conv->bands * conv->rows, plane = number / conv->bands;
-    const int64_t rows = sbit__smaller(conv->rows, s->out[1] - h), pixels = rows * s->out[2];
+    const int64_t rows = sbit__smaller(conv->rows, s->out[1] - h);
     const int64_t first = (plane * s->out[1] + h) * s->out[2];
     const int64_t line = sbit__last_reach(s, 2, s->out[2]) * s->in_channels;
     const int64_t slice = line * sbit__last_reach(s, 1, rows);
@@ -420,15 +436,17 @@ static void sbit__last_band_unit(const sbit__last_job *job, int64_t number, int3
     const float **row = (const float **)(void *)(band + conv->band_floats);
     const sbit__last_place p = sbit__last_place_of(s, first);
     sbit__last_copy_band(job, &p, rows, band);
-    for (int64_t i = 0; i < conv->taps * rows; i++) {
-        const int64_t t = i / rows, at = i % rows; /* tap, row of the output */
-        const float *from = band + t / s->kernel[1] * slice +
-                            (t % s->kernel[1] * s->dilation[1] + at * s->stride[1]) * line;
+    for (int64_t t = 0; t < conv->taps; t++) { /* of the first output row */
+        const float *from =
+            band + t / s->kernel[1] * slice + t % s->kernel[1] * s->dilation[1] * line;
         for (int64_t w = 0; w < s->out[2]; w++) {
-            *row++ = from + w * s->stride[2] * s->in_channels;
+            row[t * s->out[2] + w] = from + w * s->stride[2] * s->in_channels;
         }
     }
-    sbit__last_panels(job, 0, 0, pixels, row - conv->taps * pixels, first);
+    for (int64_t i = 0; i < rows; i++) {
+        sbit__last_panels(job, 0, 0, s->out[2], row, i * s->stride[1] * line,
+                          first + i * s->out[2]);
+    }
 }
 
 /* Positions k of 0..kernel-1 for which 0 <= at + k * dilation < in: *first and how many. */

@@ -25,9 +25,9 @@ typedef struct sbit__last_store {
 } sbit__last_store;
 
 /* One panel of columns. A row's sum is over `taps` runs of `depth` floats; run t of row i begins at
- * row[t * pitch + i] or, where row is NULL and there is one tap, at x + i * x_step. */
+ * row[t * pitch + i] + shift or, where row is NULL and there is one tap, at x + i * x_step. */
 typedef struct sbit__last_tile {
-    int64_t taps, depth, pitch;
+    int64_t taps, depth, pitch, shift;
     const float *x;
     int64_t x_step;
     int64_t width, columns; /* of the panel; those that are stored */
@@ -137,6 +137,7 @@ typedef struct sbit__last_conv {
     sbit__conv_shape shape;
     int64_t winograd;       /* 0, or outputs at once along an axis, 2 or 4: given, if
                                sbit__last_may_winograd */
+    bool first;             /* x has its channels first: given, without groups and dilation along the last axis */
     bool depthwise, merges; /* see last_conv.c */
     int64_t taps, depth;            /* of a tile */
     int64_t columns;                /* of a group, with what panels are filled up with */
@@ -148,7 +149,7 @@ typedef struct sbit__last_conv {
 } sbit__last_conv;
 
 SBIT__FN bool sbit__last_may_winograd(const sbit__conv_shape *shape);
-/* `shape` and `winograd` are given. Packed weights depend on kernel, channels, groups and dilation alone. */
+/* `shape`, `winograd` and `first` are given. Packed weights depend on kernel, channels, groups and dilation alone. */
 SBIT__FN void sbit__last_conv_plan(const sbit_ctx *ctx, sbit__last_conv *conv);
 /* weights [out_channels][in_channels / groups][kernel...] */
 SBIT__FN void sbit__last_conv_pack(sbit_ctx *ctx, const sbit__last_conv *conv, const float *weights,
@@ -185,9 +186,11 @@ SBIT__FN void sbit__last_winograd_unit(const sbit__last_job *job, int64_t number
 SBIT__FN void sbit__last_job_init(const sbit_ctx *ctx, const sbit__last_conv *conv, const float *x,
                                   const float *packed, const float *bias,
                                   const sbit__epilogue *epilogue, float *y, sbit__last_job *job);
-/* All panels of a group, but for those of other parts; row NULL: output pixels are input pixels. */
+/* All panels of a group, but for those of other parts; row, shift: a tile's; row NULL: output pixels
+ * are input pixels. */
 SBIT__FN void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_t part,
-                                int64_t pixels, const float *const *row, int64_t first_pixel);
+                                int64_t pixels, const float *const *row, int64_t shift,
+                                int64_t first_pixel);
 /* Output row `line` of the channels first..first+count-1. */
 SBIT__FN void sbit__last_depthwise_row(const sbit__last_job *job, int64_t line, int64_t first,
                                        int64_t count);

@@ -26,8 +26,8 @@ SBIT__FN void sbit__last_tile__ref(const sbit__last_tile *tile, int64_t rows,
             const float bias = tile->store.bias != NULL ? tile->store.bias[j] : 0.0f;
             double sum = 0.0;
             for (int64_t t = 0; t < tile->taps; t++) {
-                const float *x =
-                    row != NULL ? row[t * tile->pitch + i] : tile->x + i * tile->x_step;
+                const float *x = row != NULL ? row[t * tile->pitch + i] + tile->shift
+                                             : tile->x + i * tile->x_step;
                 for (int64_t k = 0; k < tile->depth; k++, w += tile->width) {
                     sum += (double)x[k] * (double)*w;
                 }

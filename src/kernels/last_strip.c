@@ -106,7 +106,7 @@ static void sbit__strip_band(const sbit__strip_job *task, int64_t image, int64_t
             const int64_t row = (image * s->in[1] + from + kept) * s->in[2];
             job.x += row * strip->conv[0].shape.in_channels;
             job.y = wide + kept * in;
-            sbit__last_panels(&job, 0, 0, (to - from - kept) * s->in[2], NULL, 0);
+            sbit__last_panels(&job, 0, 0, (to - from - kept) * s->in[2], NULL, 0, 0);
         }
         top = from;
         held = to - from;
@@ -129,7 +129,7 @@ static void sbit__strip_band(const sbit__strip_job *task, int64_t image, int64_t
             job.epilogue = &epilogue;
             job.x = narrow;
             job.y += y;
-            sbit__last_panels(&job, 0, 0, rows * s->out[2], NULL, 0);
+            sbit__last_panels(&job, 0, 0, rows * s->out[2], NULL, 0, 0);
         }
     }
 }

@@ -22,11 +22,13 @@ SBIT__V_TARGET static int64_t SBIT__V(exchange3)(int64_t columns, const float *x
     int64_t j = 0;
     for (; j + 4 < columns; j += 4) {
         SBIT__V(vf) v[4];
-        for (int k = 0; k < 4; k++) {
+        SBIT__UNROLL for (int k = 0; k < 4; k++)
+        {
             v[k] = SBIT__V(load_f32)(x + (k < 3 ? k : 0) * x_step + j, 4);
         }
         SBIT__V(transpose4)(v);
-        for (int k = 0; k < 4; k++) {
+        SBIT__UNROLL for (int k = 0; k < 4; k++)
+        {
             SBIT__V(store_f32)(y + (j + k) * 3, 4, v[k]);
         }
     }
@@ -41,11 +43,13 @@ SBIT__V_TARGET static void SBIT__V(last_exchange)(int64_t rows, int64_t columns,
         int64_t j = 0;
         for (; j + 4 <= columns; j += 4) {
             SBIT__V(vf) v[4];
-            for (int k = 0; k < 4; k++) {
+            SBIT__UNROLL for (int k = 0; k < 4; k++)
+            {
                 v[k] = SBIT__V(load_f32)(x + (i + k) * x_step + j, 4);
             }
             SBIT__V(transpose4)(v);
-            for (int k = 0; k < 4; k++) {
+            SBIT__UNROLL for (int k = 0; k < 4; k++)
+            {
                 SBIT__V(store_f32)(y + (j + k) * y_step + i, 4, v[k]);
             }
         }

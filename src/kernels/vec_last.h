@@ -73,15 +73,15 @@ enum {
     SBIT__V(last_terms) = 8   /* between two fetches, of several lines if need be */
 };
 
-/* sum: m * vectors, row after row. Meanwhile `lines` of 16 floats are fetched from `ahead` on. */
+/* sum: m * vectors, row after row. Meanwhile what stands from `ahead` to `end` is fetched, `step`
+ * floats at a time. */
 SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
                                        const sbit__last_tile *tile, const float *const *row,
-                                       int64_t first, float *out, int64_t at,
-                                       const float *ahead, int64_t lines)
+                                       int64_t first, float *out, const float *ahead,
+                                       const float *end, int64_t step)
 {
-    const int64_t lanes = SBIT__V(lanes), terms = tile->taps * tile->depth;
-    const int64_t step = 16 * (lines * SBIT__V(last_terms) / (terms + 1) + 1);
-    const float *w = tile->weights, *end = ahead + 16 * lines;
+    const int64_t lanes = SBIT__V(lanes), at = first * tile->out_step;
+    const float *w = tile->weights;
     SBIT__UNROLL for (int j = 0; j < vectors; j++)
     {
         SBIT__V(vf) bias = SBIT__V(set_f32)(0.0f);
@@ -97,7 +97,7 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
         const float *x[SBIT__V(last_narrow)];
         SBIT__UNROLL16 for (int i = 0; i < m; i++)
         {
-            x[i] = row != NULL ? row[t * tile->pitch + first + i]
+            x[i] = row != NULL ? row[t * tile->pitch + first + i] + tile->shift
                                : tile->x + (first + i) * tile->x_step;
         }
         for (int64_t k = 0; k < tile->depth; k++) {
@@ -136,14 +136,14 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
 #define SBIT__LAST_CASE(m, v)                                                                      \
     case m: {                                                                                      \
         SBIT__V(vf) sum[(m) * (v)];                                                                \
-        SBIT__V(last_body)(m, v, sum, tile, row, first, out, at, ahead, lines);                    \
+        SBIT__V(last_body)(m, v, sum, tile, row, first, out, ahead, end, step);                    \
         break;                                                                                     \
     }
 #define SBIT__LAST_ROWS(v, most, more)                                                             \
     SBIT__V_TARGET static void SBIT__V(last_rows##v)(int64_t m, const sbit__last_tile *tile,       \
                                                      const float *const *row, int64_t first,       \
-                                                     float *out, int64_t at, const float *ahead,   \
-                                                     int64_t lines)                                \
+                                                     float *out, const float *ahead,               \
+                                                     const float *end, int64_t step)               \
     {                                                                                              \
         switch (m) {                                                                               \
             SBIT__LAST_CASE(1, v)                                                                  \
@@ -155,7 +155,7 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
             more                                                                                   \
         default: {                                                                                 \
             SBIT__V(vf) sum[(most) * (v)];                                                         \
-            SBIT__V(last_body)(most, v, sum, tile, row, first, out, at, ahead, lines);             \
+            SBIT__V(last_body)(most, v, sum, tile, row, first, out, ahead, end, step);             \
         }                                                                                          \
         }                                                                                          \
     }
@@ -172,28 +172,31 @@ SBIT__V_TARGET static void SBIT__V(last_tile)(const sbit__last_tile *tile, int64
                                               const float *const *row, float *out)
 {
     const int64_t vectors = (tile->columns + SBIT__V(lanes) - 1) / SBIT__V(lanes);
-    const int64_t all = tile->ahead / 16; /* lines */
     const int64_t narrow = SBIT__V(last_narrow), wide = SBIT__V(last_m);
     const int64_t most = vectors == 1 ? narrow : wide;
-    for (int64_t i = 0, m = 0; i < rows; i += m) {
-        const int64_t left = rows - i, tiles = (left + most - 1) / most, at = i * tile->out_step;
-        m = (left + tiles - 1) / tiles;
-        const int64_t begin = all * i / rows, lines = all * (i + m) / rows - begin;
-        const float *ahead = lines > 0 ? tile->next + begin * 16 : tile->weights;
+    const int64_t tiles = rows > 0 ? (rows + most - 1) / most : 1, more = rows % tiles;
+    const int64_t part = tile->ahead / tiles; /* a tile's share of what is fetched */
+    const int64_t step =
+        part == 0 ? 0 : 16 * (part * SBIT__V(last_terms) / (16 * tile->taps * tile->depth + 1) + 1);
+    int64_t m = rows / tiles + (more > 0 ? 1 : 0);
+    for (int64_t i = 0, t = 0; i < rows; i += m, t++) {
+        const float *ahead = part > 0 ? tile->next + t * part : tile->weights;
+        const float *end = part == 0 || t + 1 < tiles ? ahead + part : tile->next + tile->ahead;
+        m -= more > 0 && t == more ? 1 : 0;
         switch (vectors) {
         case 1:
-            SBIT__V(last_rows1)(m, tile, row, i, out, at, ahead, lines);
+            SBIT__V(last_rows1)(m, tile, row, i, out, ahead, end, step);
             break;
 #if SBIT__V_LAST > 2
         case 3:
-            SBIT__V(last_rows3)(m, tile, row, i, out, at, ahead, lines);
+            SBIT__V(last_rows3)(m, tile, row, i, out, ahead, end, step);
             break;
         case 4:
-            SBIT__V(last_rows4)(m, tile, row, i, out, at, ahead, lines);
+            SBIT__V(last_rows4)(m, tile, row, i, out, ahead, end, step);
             break;
 #endif
         default:
-            SBIT__V(last_rows2)(m, tile, row, i, out, at, ahead, lines);
+            SBIT__V(last_rows2)(m, tile, row, i, out, ahead, end, step);
         }
     }
 }

@@ -2,8 +2,9 @@
  *
  * Called by: exec through the rows. Calls: the drivers with channels last.
  * Domain sbit; data are N, positions..., C; weights and attributes are those of the operator:
- *   ConvLast           Conv with what sbit Conv has behind it; attribute winograd: 2 or 4 outputs at
- *                      once along both axes; large: its result is (lower_layout.c)
+ *   ConvLast           Conv with what sbit Conv has behind it; attributes winograd: 2 or 4 outputs at
+ *                      once along both axes; first: the input has its channels first; large: its
+ *                      result is (lower_layout.c)
  *   StripLast          three ConvLast, 2-D: 1x1, depthwise and 1x1. Inputs: x, weight and bias of the
  *                      depthwise one, of the one before and the one behind (which may be absent), what
  *                      is added to the result; attributes: the depthwise one's, and the others' activation,
@@ -16,13 +17,18 @@
 #include "../kernels/last_private.h"
 #include "qlinear_private.h"
 
+static bool sbit__last_from_first(const sbit_op_call *call)
+{
+    return sbit_node_int(call->node, "first", 0) != 0;
+}
+
 /* The float operator's shape for inputs 0.., of which the first has its channels last. */
 static sbit_status sbit__last_infer_as(const sbit_op_call *call, const char *op_type,
                                        int32_t version, int32_t count, sbit_error *error)
 {
     static const int32_t inputs[3] = {0, 1, 2};
     sbit__q_view view;
-    sbit__q_view_init(call, op_type, version, inputs, count, true, &view);
+    sbit__q_view_init(call, op_type, version, inputs, count, !sbit__last_from_first(call), &view);
     SBIT__TRY(view.call.row->infer(&view.call, error));
     if (call->output_count > 0 && call->out_type[0] != NULL) {
         *call->out_type[0] = view.out;
@@ -46,10 +52,13 @@ static sbit_status sbit__last_conv_infer(const sbit_op_call *call, sbit_error *e
     return sbit__epilogue_check(call, 3, error);
 }
 
-static int64_t sbit__last_winograd(const sbit_op_call *call, const sbit__conv_shape *shape)
+/* The plan of a shape. */
+static void sbit__last_conv_plan_of(const sbit_op_call *call, sbit__last_conv *plan)
 {
     const int64_t m = sbit_node_int(call->node, "winograd", 0);
-    return (m == 2 || m == 4) && sbit__last_may_winograd(shape) ? m : 0;
+    plan->winograd = (m == 2 || m == 4) && sbit__last_may_winograd(&plan->shape) ? m : 0;
+    plan->first = sbit__last_from_first(call);
+    sbit__last_conv_plan(call->ctx, plan);
 }
 
 static sbit_status sbit__last_conv_pack_op(const sbit_op_call *call, sbit_error *error)
@@ -59,8 +68,7 @@ static sbit_status sbit__last_conv_pack_op(const sbit_op_call *call, sbit_error 
     if (!sbit__conv_weights(call, &plan.shape)) {
         return SBIT_OK;
     }
-    plan.winograd = sbit__last_winograd(call, &plan.shape);
-    sbit__last_conv_plan(call->ctx, &plan);
+    sbit__last_conv_plan_of(call, &plan);
     float *packed = (float *)call->alloc_packed(call, plan.packed_bytes);
     if (packed == NULL) {
         return sbit__op_no_memory(call, error);
@@ -85,10 +93,9 @@ static sbit_status sbit__last_conv_prepare(const sbit_op_call *call, sbit_error 
         return sbit__op_no_memory(call, error);
     }
     memset(params, 0, sizeof *params);
-    sbit__q_view_init(call, "Conv", 11, inputs, 3, true, &view);
+    sbit__q_view_init(call, "Conv", 11, inputs, 3, !sbit__last_from_first(call), &view);
     SBIT__TRY(sbit__conv_shape_of(&view.call, &params->plan.shape, error));
-    params->plan.winograd = sbit__last_winograd(call, &params->plan.shape);
-    sbit__last_conv_plan(call->ctx, &params->plan);
+    sbit__last_conv_plan_of(call, &params->plan);
     sbit__epilogue_read(call, &params->epilogue);
     *call->scratch_bytes = sbit__align64(params->plan.scratch_bytes) +
                            (call->packed != NULL ? 0 : params->plan.packed_bytes);
