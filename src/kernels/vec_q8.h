@@ -161,10 +161,12 @@ SBIT__V_TARGET static void SBIT__V(q8_put_rows)(const sbit__q8_tile *tile, int64
 
 SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *tile,
                                      const uint8_t *const *row, const int32_t *row_sums, void *out,
-                                     int64_t at, int32_t *space, const int8_t *ahead, int64_t step)
+                                     int64_t at, const int8_t *ahead, int64_t step)
 {
     const int64_t lanes = SBIT__V(lanes);
     const uint8_t *w = (const uint8_t *)(const void *)tile->weights;
+    const int own = m == 8 ? 4 : m; /* rows that need a register each */
+    const int64_t apart = own < m ? row[own] - row[0] : 0; /* from these to the others */
     SBIT__V(vi) sum[20]; /* row after row */
     SBIT__UNROLL for (int i = 0; i < m; i++)
     {
@@ -174,12 +176,8 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
         }
     }
     for (int64_t t = 0; t < tile->taps; t++) {
-        const uint8_t *x[8];
-        SBIT__UNROLL for (int i = 0; i < m; i++)
-        {
-            x[i] = row[i] + tile->offsets[t];
-        }
-        for (int64_t k = 0; k < tile->depth; k += 4) {
+        const int64_t first = tile->offsets[t], end = first + tile->depth;
+        for (int64_t k = first; k < end; k += 4) {
             SBIT__V(s4) s[4];
             SBIT__UNROLL for (int j = 0; j < vectors; j++)
             {
@@ -190,7 +188,8 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             ahead += step;
             SBIT__UNROLL for (int i = 0; i < m; i++)
             {
-                const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(repeat4)(x[i] + k));
+                const uint8_t *x = row[i % own] + (i < own ? k : k + apart);
+                const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(repeat4)(x));
                 SBIT__UNROLL for (int j = 0; j < vectors; j++)
                 {
                     sum[i * vectors + j] = SBIT__V(dot4)(sum[i * vectors + j], u, s[j]);
@@ -250,6 +249,7 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
         }
         return;
     }
+    int32_t space[20 * SBIT__V(lanes)];
     SBIT__UNROLL for (int i = 0; i < m; i++)
     {
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
@@ -260,38 +260,69 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
     SBIT__V(q8_put_rows)(tile, m, space, out, at);
 }
 
-/* A rest of rows is made up to a whole tile by rows before it, which get the same values again. */
+/* Tiles of 8 rows have their second 4 as far behind the first, all of them: there are too few
+ * registers for 8 pointers. */
+SBIT__V_INLINE bool SBIT__V(q8_halves)(int64_t rows, const uint8_t *const *row)
+{
+    bool same = true;
+    for (int64_t i = 0; i < rows; i += 8) {
+        const uint8_t *const *at = row + sbit__smaller(i, rows - 8);
+        for (int j = 1; j < 4; j++) {
+            same = same && at[4 + j] - at[j] == at[4] - at[0];
+        }
+    }
+    return same;
+}
+
+/* All rows by tiles of m. A rest is made up to a whole tile by rows before it, which get the same
+ * values again. Each is a function of its own: what else is alive would take registers. */
+#define SBIT__Q8_ROWS(name, m, vectors)                                                            \
+    SBIT__V_TARGET SBIT__APART static void SBIT__V(name)(const sbit__q8_tile *tile, int64_t rows,  \
+                                                         const uint8_t *const *row,                \
+                                                         const int32_t *row_sums, void *out)       \
+    {                                                                                              \
+        const int64_t step = vectors * 4 * SBIT__V(lanes) / ((rows + m - 1) / m);                  \
+        const int64_t more = step * tile->taps * ((tile->depth + 3) / 4);                          \
+        const int8_t *ahead = tile->next;                                                          \
+        for (int64_t i = 0; i < rows; i += m, ahead += more) {                                     \
+            const int64_t at = i + m <= rows ? i : rows - m;                                       \
+            SBIT__V(q8_body)                                                                       \
+            (m, vectors, tile, row + at, row_sums != NULL ? row_sums + at : NULL, out,             \
+             at * tile->out_stride, ahead, step);                                                  \
+        }                                                                                          \
+    }
+SBIT__Q8_ROWS(q8_rows, SBIT__V(tile_m), SBIT__V(tile_v))
+SBIT__Q8_ROWS(q8_rows_3, 3, SBIT__V(tile_v))
+SBIT__Q8_ROWS(q8_rows_1, 1, SBIT__V(tile_v))
+SBIT__Q8_ROWS(q8_rows_8_2, 8, 2)
+SBIT__Q8_ROWS(q8_rows_4_2, 4, 2)
+SBIT__Q8_ROWS(q8_rows_1_2, 1, 2)
+SBIT__Q8_ROWS(q8_rows_8_1, 8, 1)
+SBIT__Q8_ROWS(q8_rows_4_1, 4, 1)
+SBIT__Q8_ROWS(q8_rows_1_1, 1, 1)
+#undef SBIT__Q8_ROWS
+
 SBIT__V_TARGET static void SBIT__V(q8_tile)(const sbit__q8_tile *tile, int64_t rows,
                                             const uint8_t *const *row, const int32_t *row_sums,
                                             void *out)
 {
     const int64_t vectors = tile->width / SBIT__V(lanes);
-    const int64_t groups = tile->taps * ((tile->depth + 3) / 4);
-    int32_t space[20 * SBIT__V(lanes)];
-#define SBIT__Q8_CASE(n, v)                                                                        \
-    if (vectors == v && rows >= n) {                                                               \
-        const int64_t step = v * 4 * SBIT__V(lanes) / ((rows + n - 1) / n);                        \
-        const int8_t *ahead = tile->next;                                                          \
-        for (int64_t i = 0; i < rows; i += n) {                                                    \
-            const int64_t at = i + n <= rows ? i : rows - n;                                       \
-            SBIT__V(q8_body)                                                                       \
-            (n, v, tile, row + at, row_sums != NULL ? row_sums + at : NULL, out,                   \
-             at * tile->out_stride, space, ahead, step);                                           \
-            ahead += step * groups;                                                                \
-        }                                                                                          \
+#define SBIT__Q8_CASE(name, n, v)                                                                  \
+    if (vectors == v && rows >= n && (n < 8 || SBIT__V(q8_halves)(rows, row))) {                   \
+        SBIT__V(name)(tile, rows, row, row_sums, out);                                             \
         return;                                                                                    \
     }
-    SBIT__Q8_CASE(SBIT__V(tile_m), SBIT__V(tile_v))
-    SBIT__Q8_CASE(3, SBIT__V(tile_v))
-    SBIT__Q8_CASE(1, SBIT__V(tile_v))
+    SBIT__Q8_CASE(q8_rows, SBIT__V(tile_m), SBIT__V(tile_v))
+    SBIT__Q8_CASE(q8_rows_3, 3, SBIT__V(tile_v))
+    SBIT__Q8_CASE(q8_rows_1, 1, SBIT__V(tile_v))
     if (SBIT__V(tile_v) > 2) {
-        SBIT__Q8_CASE(8, 2)
-        SBIT__Q8_CASE(3, 2)
-        SBIT__Q8_CASE(1, 2)
+        SBIT__Q8_CASE(q8_rows_8_2, 8, 2)
+        SBIT__Q8_CASE(q8_rows_4_2, 4, 2)
+        SBIT__Q8_CASE(q8_rows_1_2, 1, 2)
     }
-    SBIT__Q8_CASE(8, 1)
-    SBIT__Q8_CASE(3, 1)
-    SBIT__Q8_CASE(1, 1)
+    SBIT__Q8_CASE(q8_rows_8_1, 8, 1)
+    SBIT__Q8_CASE(q8_rows_4_1, 4, 1)
+    SBIT__Q8_CASE(q8_rows_1_1, 1, 1)
 #undef SBIT__Q8_CASE
 }
 
