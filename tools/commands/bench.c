@@ -127,14 +127,20 @@ static int cli_profile_take(cli_inputs *inputs, const cli_args *args, const sbit
     return code;
 }
 
-/* A node's multiply-adds as they stand in the graph (Winograd does fewer: its share can exceed 1),
- * in `ns`; share of the peak of what it ran on. 0: no products. */
+/* Multiply-adds of a node and of those that became part of it, as they stand in the graph (Winograd
+ * does fewer: its share can exceed 1), in its time; share of the peak of what it ran on. 0: no products. */
 static double cli_profile_rate(const cli_inputs *inputs, const cli_profile *profile,
                                const sbit_node_profile *at, double *share)
 {
     const double ns = cli_profile_ns(at), peak = profile->peak[at->on_integers ? 1 : 0];
-    const double rate =
-        ns > 0.0 ? (double)sbit_graph_node_macs(inputs->model.graph, at->node) / ns : 0.0;
+    double macs = ns > 0.0 ? (double)sbit_graph_node_macs(inputs->model.graph, at->node) : 0.0;
+    for (size_t i = 0; i < profile->count && ns > 0.0; i++) {
+        const sbit_node_profile *part = &profile->nodes[i];
+        if (part->fused_into.idx == at->node.idx && sbit_graph_node_alive(inputs->model.graph, part->node)) {
+            macs += (double)sbit_graph_node_macs(inputs->model.graph, part->node);
+        }
+    }
+    const double rate = ns > 0.0 ? macs / ns : 0.0;
     *share = peak > 0.0 ? rate / peak : 0.0;
     return 2.0 * rate;
 }
