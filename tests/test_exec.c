@@ -1339,6 +1339,89 @@ TEST(convolutions_read_few_planes_in_place)
     }
 }
 
+/* x [N,L,3 H D] - heads apart - softmax(scale q k') v - heads side by side. form: parts by Gather, scale
+ * at q, by Div. look: the weights are a result too. *fused: nodes of Attention. */
+static void run_heads(int64_t n, int64_t length, int64_t heads, int64_t size, int form, bool look, bool plain,
+                      int32_t threads, float *out, int *fused)
+{
+    static const int64_t turn[5] = {2, 0, 3, 1, 4}, keys[4] = {0, 1, 3, 2}, back[4] = {0, 2, 1, 3};
+    static const int64_t numbers[4] = {0, 1, 2, 3};
+    static float x[2 * 70 * 3 * 3 * 4];
+    build b;
+    sbit_session_desc desc;
+    sbit_node_profile nodes[32];
+    char dims[48];
+    const float scale = form == 2 ? 2.0f : 0.4f;
+    const sbit_attr by_turn = build_ints("perm", turn, 5), by_keys = build_ints("perm", keys, 4);
+    const sbit_attr by_back = build_ints("perm", back, 4), axis = build_int("axis", -1);
+    sbit_value_id in[4], part[3];
+    build_begin_threads(&b, 17, threads);
+    snprintf(dims, sizeof dims, "N,L,%d", (int)(3 * heads * size));
+    in[0] = build_input(&b, "x", SBIT_F32, dims);
+    const int64_t apart[5] = {0, 0, 3, heads, size}, join[3] = {0, 0, heads * size};
+    in[0] = build_binary(&b, "Reshape", "apart", in[0], build_constant(&b, "a", SBIT_I64, "5", apart));
+    const sbit_value_id parts = build_node(&b, "Transpose", "turn", in, 1, &by_turn, 1);
+    const sbit_value_id by = build_constant(&b, "scale", SBIT_F32, "", &scale);
+    for (int i = 0; i < 3; i++) {
+        in[0] = parts;
+        in[1] = build_constant(&b, "from", SBIT_I64, form == 1 ? "" : "1", &numbers[i]);
+        in[2] = build_constant(&b, "to", SBIT_I64, "1", &numbers[i + 1]);
+        in[3] = build_constant(&b, "axes", SBIT_I64, "1", &numbers[0]);
+        part[i] = form == 1 ? build_node(&b, "Gather", "part", in, 2, NULL, 0)
+                            : build_binary(&b, "Squeeze", "part", build_node(&b, "Slice", "slice", in, 4, NULL, 0), in[3]);
+    }
+    part[0] = form == 1 ? build_binary(&b, "Mul", "q", by, part[0]) : part[0];
+    part[1] = build_node(&b, "Transpose", "keys", &part[1], 1, &by_keys, 1);
+    in[0] = build_binary(&b, "MatMul", "scores", part[0], part[1]);
+    in[0] = form == 1 ? in[0] : build_binary(&b, form == 2 ? "Div" : "Mul", "scaled", in[0], by);
+    in[0] = build_node(&b, "Softmax", "weights", in, 1, &axis, 1);
+    const sbit_value_id weights = in[0];
+    in[0] = build_binary(&b, "MatMul", "values", in[0], part[2]);
+    in[0] = build_node(&b, "Transpose", "back", in, 1, &by_back, 1);
+    build_output(&b, build_binary(&b, "Reshape", "join", in[0], build_constant(&b, "j", SBIT_I64, "3", join)));
+    if (look) {
+        build_output(&b, weights);
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.disable_fusion = plain;
+    sbit_session *session = session_of(&b, &desc);
+    *fused = 0;
+    if (session != NULL) {
+        fill(x, n * length * 3 * heads * size, 7);
+        snprintf(dims, sizeof dims, "%d,%d,%d", (int)n, (int)length, (int)(3 * heads * size));
+        set_floats(session, "x", dims, x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        memcpy(out, floats_of(session, 0), (size_t)(n * length * heads * size) * sizeof(float));
+        const size_t count = sbit_session_profile(session, nodes, 32);
+        for (size_t i = 0; i < count && i < 32; i++) {
+            *fused += nodes[i].fused_into.idx == 0 && strcmp(nodes[i].lowered->op_type, "Attention") == 0;
+        }
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+TEST(heads_of_attention_are_read_in_place)
+{
+    static float fused[2 * 70 * 3 * 4], plain[2 * 70 * 3 * 4], threaded[2 * 70 * 3 * 4];
+    int count = 0;
+    for (int form = 0; form < 3; form++) {
+        run_heads(2, 5, 2, 3, form, false, false, 1, fused, &count);
+        CHECK_EQ_I64(count, 1);
+        run_heads(2, 5, 2, 3, form, false, true, 1, plain, &count);
+        CHECK_EQ_I64(count, 0);
+        check_floats(fused, plain, 2 * 5 * 2 * 3, 2e-6);
+    }
+    run_heads(2, 5, 2, 3, 0, true, false, 1, fused, &count); /* somebody looks at the weights */
+    CHECK_EQ_I64(count, 0);
+    run_heads(1, 70, 3, 4, 0, false, true, 1, plain, &count);
+    run_heads(1, 70, 3, 4, 0, false, false, 1, fused, &count);
+    run_heads(1, 70, 3, 4, 0, false, false, 2, threaded, &count);
+    CHECK_EQ_I64(count, 1);
+    check_floats(fused, plain, 70 * 3 * 4, 2e-6);
+    CHECK_MEM(fused, threaded, 70 * 3 * 4 * sizeof(float));
+}
+
 /* x [1,8,6,5] - Conv - Resize - two Conv - channel shuffle - Split: a Conv and a ReduceMean, a Transpose
  * to channels last. *moves: nodes that only move elements and ran. */
 static void run_shuffle(bool plain, float *out, int *moves, int *shuffles)

@@ -30,6 +30,7 @@ extern "C" {
     X(layout) /* those with channels last */                                                       \
     X(float)  /* sums with bias, residual and activation; fake quantization */                     \
     X(last)   /* float operators with channels last */                                             \
+    X(heads)  /* attention in pieces becomes the operator */                                       \
     X(strips) /* chains of them that do not keep what is between them in memory */
 
 /* The nodes of the caller's graph that a node of the program does the work of. */

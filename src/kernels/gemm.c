@@ -208,6 +208,7 @@ typedef struct sbit__gemm_job {
     int64_t depth, rows, columns;               /* of a block */
     const sbit__last_kernels *rows_of; /* a is read where it lies, by these; NULL: by panels */
     bool pack_a, pack_b;
+    float alpha_a, alpha_b; /* the product's, at the operand that is packed here */
     size_t a_bytes, worker_bytes;
     unsigned char *scratch;
 } sbit__gemm_job;
@@ -260,11 +261,13 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
     job.rows = sbit__smaller(job.tiles_m, SBIT__GEMM_ROWS / tile_m) * tile_m;
     job.columns = sbit__smaller(job.tiles_n, SBIT__GEMM_COLUMNS / tile_n) * tile_n;
     job.pack_b = g->packed_b == NULL && (g->trans_b || g->m > 2 * tile_m);
-    if (g->packed_a == NULL && !g->trans_a && !g->bias_rows && g->alpha == 1.0f &&
+    job.alpha_a = job.pack_b ? 1.0f : g->alpha;
+    job.alpha_b = job.pack_b ? g->alpha : 1.0f;
+    if (g->packed_a == NULL && !g->trans_a && !g->bias_rows && job.alpha_a == 1.0f &&
         (g->packed_b != NULL || job.pack_b) && job.kernels->isa != SBIT_ISA_SCALAR) {
         job.rows_of = sbit__last_of(ctx);
     }
-    job.pack_a = job.rows_of == NULL && (g->packed_a == NULL || g->alpha != 1.0f);
+    job.pack_a = job.rows_of == NULL && (g->packed_a == NULL || job.alpha_a != 1.0f);
     job.a_bytes = job.pack_a ? sbit__cache_lines(job.rows * job.depth) : 0;
     job.worker_bytes = job.a_bytes + (job.pack_b ? sbit__cache_lines(job.columns * job.depth) : 0);
     sbit__gemm_split(&job, g->serial ? 1 : sbit_ctx_threads(ctx));
@@ -298,9 +301,10 @@ static void sbit__gemm_rows(const sbit__gemm_job *job, const sbit__gemm_block *b
     tile.width = job->kernels->tile_n;
     tile.columns = sbit__smaller(block->n1 - j, tile.width);
     tile.weights = b;
-    if (g->packed_b != NULL && block->m0 == block->first && j + tile.width < block->n1) {
-        tile.next = b + block->b_stride;
-        tile.ahead = tile.depth * tile.width;
+    if (g->packed_b != NULL && block->m0 == block->first) { /* the next panel, or the next block's first */
+        const bool more = j + tile.width < block->n1;
+        tile.next = more ? b + block->b_stride : block->b + tile.depth * tile.width;
+        tile.ahead = (more ? tile.depth : sbit__smaller(g->k - block->k1, tile.depth)) * tile.width;
     }
     tile.adds = block->k0 > 0;
     tile.behind = last && g->bias != NULL ? g->bias + j : NULL;
@@ -361,14 +365,14 @@ static void sbit__gemm_pack_block_a(const sbit__gemm_job *job, sbit__gemm_block 
     if (g->packed_a != NULL) { /* only to multiply with alpha: all panels are full */
         for (int64_t i = block->m0; i < block->m1; i += tile, scratch += depth * tile) {
             sbit__pack_panel(tile, tile, depth, g->packed_a + i * g->k + block->k0 * tile, 1, tile,
-                             g->alpha, scratch);
+                             job->alpha_a, scratch);
         }
         return;
     }
     const int64_t stride_i = g->trans_a ? 1 : g->lda, stride_k = g->trans_a ? g->lda : 1;
     sbit__pack_panels(block->m1 - block->m0, tile, depth,
                       g->a + block->m0 * stride_i + block->k0 * stride_k, stride_i, stride_k,
-                      g->alpha, scratch, depth * tile);
+                      job->alpha_a, scratch, depth * tile);
 }
 
 static void sbit__gemm_pack_block_b(const sbit__gemm_job *job, sbit__gemm_block *block,
@@ -392,8 +396,8 @@ static void sbit__gemm_pack_block_b(const sbit__gemm_job *job, sbit__gemm_block 
     block->b_stride = depth * tile;
     const int64_t stride_i = g->trans_b ? g->ldb : 1, stride_k = g->trans_b ? 1 : g->ldb;
     sbit__pack_panels(block->n1 - block->n0, tile, depth,
-                      g->b + block->n0 * stride_i + block->k0 * stride_k, stride_i, stride_k, 1.0f,
-                      scratch, depth * tile);
+                      g->b + block->n0 * stride_i + block->k0 * stride_k, stride_i, stride_k,
+                      job->alpha_b, scratch, depth * tile);
 }
 
 /* All of the sums of rows m0..m1 and columns n0..n1 of c, at most `columns` of them. */

@@ -5,8 +5,11 @@
  * bias is the mask, minus infinity where it is false, and minus infinity where causality, the
  * window or the padding forbid a key. A query that may see no key gives zeros. Tensors are
  * [N, heads, length, size] or [N, length, heads * size]; the keys of `past_key` come first.
+ * sbit Attention with attribute packed reads three times the same [N, length, 3 * heads * size]: queries,
+ * then keys, then values.
  * AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) gives the gradients of the first six.
- * Work is cut into pieces of one head and SBIT__ATTENTION_ROWS queries, whatever the threads.
+ * Work is cut into pieces of one head and some queries, so many that a product of any piece adds its
+ * terms in the same order.
  */
 #include "elements_private.h"
 #include "gradient_private.h"
@@ -17,7 +20,8 @@
 #if !SPARSEBIT_NO_OPS_ATTENTION
 
 enum {
-    SBIT__ATTENTION_ROWS = 64
+    SBIT__ATTENTION_ROWS = 96, /* queries of a piece, at most */
+    SBIT__ATTENTION_LEAST = 32 /* where one of a head would do */
 };
 
 typedef struct sbit__attention {
@@ -25,7 +29,9 @@ typedef struct sbit__attention {
     int64_t size, v_size;                               /* of a head's query and value */
     int64_t q_step[3], k_step[3], v_step[3], y_step[3]; /* elements from sample to sample, head to
                                                            head, row to row */
-    bool copies;  /* keys and values are put together behind the past ones */
+    int64_t pieces; /* of a head */
+    int64_t parts;  /* tensors that input 0 holds side by side: 3, or 1 */
+    bool copies;    /* keys and values are put together behind the past ones */
     double scale; /* 1 / sqrt(size) unless the attribute says another */
     float softcap;
     bool causal;
@@ -40,6 +46,11 @@ static sbit_status sbit__attention_bad(const sbit_op_call *call, const char *wha
 }
 
 /* >>attention types */
+
+static int64_t sbit__attention_parts(const sbit_op_call *call)
+{
+    return sbit_node_int(call->node, "packed", 0) != 0 ? 3 : 1;
+}
 
 /* Heads and the size of one: dims of a 4-D tensor, or attribute `heads` and the last dim by it. */
 static sbit_status sbit__attention_heads(const sbit_op_call *call, int32_t input, int64_t attribute,
@@ -67,10 +78,11 @@ static sbit_status sbit__attention_heads(const sbit_op_call *call, int32_t input
     *heads = sbit__dim(attribute);
     *length = type->dims[1];
     if (sbit__dim_known(type->dims[2])) {
-        if (type->dims[2].value % attribute != 0) {
+        const int64_t sizes = sbit__saturating_mul(attribute, sbit__attention_parts(call));
+        if (type->dims[2].value % sizes != 0) {
             return sbit__attention_bad(call, "a last dimension is no multiple of its heads", error);
         }
-        *size = sbit__dim(type->dims[2].value / attribute);
+        *size = sbit__dim(type->dims[2].value / sizes);
     }
     return SBIT_OK;
 }
@@ -197,12 +209,23 @@ static sbit_status sbit__attention_infer(const sbit_op_call *call, sbit_error *e
 
 /* >>attention sizes */
 
+/* rank 3: of `parts` tensors side by side. */
 static void sbit__attention_steps(int32_t rank, int64_t heads, int64_t length, int64_t size,
-                                  int64_t steps[3])
+                                  int64_t parts, int64_t steps[3])
 {
-    steps[0] = heads * length * size;
+    steps[0] = parts * heads * length * size;
     steps[1] = rank == 4 ? length * size : size;
-    steps[2] = rank == 4 ? size : heads * size;
+    steps[2] = rank == 4 ? size : parts * heads * size;
+}
+
+/* How many pieces a head is cut into: two for a thread, if there are queries enough. */
+static int64_t sbit__attention_pieces(const sbit_op_call *call, const sbit__attention *a)
+{
+    const int64_t threads = sbit_ctx_threads(call->ctx), heads = a->batch * a->q_heads;
+    const int64_t least = (a->q_length + SBIT__ATTENTION_ROWS - 1) / SBIT__ATTENTION_ROWS;
+    const int64_t wanted = threads > 1 && heads > 0 ? (2 * threads + heads - 1) / heads : 1;
+    const int64_t most = a->q_length / SBIT__ATTENTION_LEAST, pieces = wanted < most ? wanted : most;
+    return pieces > least ? pieces : least > 0 ? least : 1;
 }
 
 /* All dims are numbers, checked by infer. */
@@ -224,10 +247,13 @@ static sbit_status sbit__attention_of(const sbit_op_call *call, sbit__attention 
     a->size = d.size.value;
     a->v_size = d.v_size.value;
     a->copies = a->past > 0;
-    sbit__attention_steps(rank, a->q_heads, a->q_length, a->size, a->q_step);
-    sbit__attention_steps(a->copies ? 4 : rank, a->kv_heads, a->total, a->size, a->k_step);
-    sbit__attention_steps(a->copies ? 4 : rank, a->kv_heads, a->total, a->v_size, a->v_step);
-    sbit__attention_steps(rank, a->q_heads, a->q_length, a->v_size, a->y_step);
+    a->parts = sbit__attention_parts(call);
+    a->pieces = sbit__attention_pieces(call, a);
+    const int32_t joined = a->copies ? 4 : rank;
+    sbit__attention_steps(rank, a->q_heads, a->q_length, a->size, a->parts, a->q_step);
+    sbit__attention_steps(joined, a->kv_heads, a->total, a->size, a->parts, a->k_step);
+    sbit__attention_steps(joined, a->kv_heads, a->total, a->v_size, a->parts, a->v_step);
+    sbit__attention_steps(rank, a->q_heads, a->q_length, a->v_size, 1, a->y_step);
     a->scale = a->size > 0 ? 1.0 / sqrt((double)a->size) : 1.0;
     if (sbit_node_attr(call->node, "scale") != NULL) {
         a->scale = (double)sbit_node_float(call->node, "scale", 1.0f);
@@ -244,9 +270,10 @@ static sbit_status sbit__attention_of(const sbit_op_call *call, sbit__attention 
     return SBIT_OK;
 }
 
+/* Queries of a piece, at most. */
 static int64_t sbit__attention_rows(const sbit__attention *a)
 {
-    return a->q_length < SBIT__ATTENTION_ROWS ? a->q_length : (int64_t)SBIT__ATTENTION_ROWS;
+    return (a->q_length + a->pieces - 1) / a->pieces;
 }
 
 static void sbit__attention_products(const sbit__attention *a, int64_t rows, sbit__gemm *scores,
@@ -278,8 +305,8 @@ static size_t sbit__attention_worker_bytes(const sbit_op_call *call, const sbit_
 {
     sbit__gemm scores, values;
     size_t most = 0;
-    for (int i = 0; i < 2; i++) { /* a full piece, and the last one */
-        const int64_t rows = i == 0 ? sbit__attention_rows(a) : a->q_length % SBIT__ATTENTION_ROWS;
+    for (int i = 0; i < 2; i++) { /* pieces of both lengths */
+        const int64_t rows = i == 0 ? sbit__attention_rows(a) : a->q_length / a->pieces;
         sbit__attention_products(a, rows, &scores, &values);
         const size_t first = sbit__gemm_scratch_bytes(call->ctx, &scores);
         const size_t second = sbit__gemm_scratch_bytes(call->ctx, &values);
@@ -330,9 +357,9 @@ typedef struct sbit__attention_task {
     int64_t mask_step[4]; /* 0 where it is broadcast */
     int64_t mask_length;  /* keys that the mask speaks of */
     const int64_t *valid; /* keys of each sample that are no padding; NULL: all */
+    bool open;            /* every query sees every key, and nobody looks at scores */
     char *scratch;
     size_t worker_bytes;
-    int64_t pieces; /* of one head */
 } sbit__attention_task;
 
 /* What is added to the scores of one query; false if it may see no key. */
@@ -467,10 +494,14 @@ static void sbit__attention_piece32(const sbit__attention_task *t, int64_t n, in
     scores.c = s;
     sbit__gemm_run(t->call->ctx, &scores, scratch);
     for (int64_t i = 0; i < rows; i++) {
+        float *line = s + i * a->total;
+        if (t->open) {
+            t->call->kernels->f32_softmax(a->total, line, line);
+            continue;
+        }
         const bool sees = sbit__attention_bias(t, n, head, row + i, bias);
         sbit__attention_row32(t, bias, sees,
-                              ((n * a->q_heads + head) * a->q_length + row + i) * a->total,
-                              s + i * a->total);
+                              ((n * a->q_heads + head) * a->q_length + row + i) * a->total, line);
     }
     values.a = s;
     values.b = (const float *)t->v + n * a->v_step[0] + kv * a->v_step[1];
@@ -481,11 +512,11 @@ static void sbit__attention_piece32(const sbit__attention_task *t, int64_t n, in
 static void sbit__attention_piece(void *user, int64_t index, int32_t worker)
 {
     const sbit__attention_task *t = (const sbit__attention_task *)user;
-    const int64_t row = index % t->pieces * SBIT__ATTENTION_ROWS;
-    const int64_t head = index / t->pieces % t->a->q_heads;
-    const int64_t n = index / t->pieces / t->a->q_heads;
-    const int64_t left = t->a->q_length - row;
-    const int64_t rows = left < SBIT__ATTENTION_ROWS ? left : (int64_t)SBIT__ATTENTION_ROWS;
+    const int64_t pieces = t->a->pieces, piece = index % pieces;
+    const int64_t head = index / pieces % t->a->q_heads;
+    const int64_t n = index / pieces / t->a->q_heads;
+    const int64_t row = piece * t->a->q_length / pieces;
+    const int64_t rows = (piece + 1) * t->a->q_length / pieces - row;
     char *scratch = t->scratch + t->worker_bytes * (size_t)worker;
     if (t->wide) {
         sbit__attention_piece64(t, n, head, row, rows, scratch);
@@ -500,7 +531,7 @@ static void sbit__attention_join(const sbit__attention *a, int32_t rank, int64_t
 {
     int64_t step[3];
     const sbit_dtype dtype = fresh->dtype;
-    sbit__attention_steps(rank, a->kv_heads, a->kv_length, size, step);
+    sbit__attention_steps(rank, a->kv_heads, a->kv_length, size, 1, step);
     for (int64_t n = 0; n < a->batch; n++) {
         for (int64_t head = 0; head < a->kv_heads; head++) {
             const int64_t to = (n * a->kv_heads + head) * a->total * size;
@@ -575,9 +606,12 @@ static sbit_status sbit__attention_run_on(const sbit_op_call *call, bool wide, s
     t.wide = wide;
     SBIT__TRY(sbit__attention_mask(call, &t, error));
     SBIT__TRY(sbit__attention_valid(call, &t, error));
+    const size_t part = a.parts == 1 ? 0
+                                     : (size_t)(a.q_heads * a.size) *
+                                           (wide ? sizeof(double) : sizeof(float));
     t.q = call->in[0]->data;
-    t.k = call->in[1]->data;
-    t.v = call->in[2]->data;
+    t.k = (const char *)call->in[1]->data + part;
+    t.v = (const char *)call->in[2]->data + 2 * part;
     for (int32_t i = 1; i <= 2; i++) {
         const size_t own = sbit__attention_past_bytes(call, &a, i);
         void *joined = own > 0 ? scratch : sbit__out(call, i) != NULL ? call->out[i]->data : NULL;
@@ -592,13 +626,14 @@ static sbit_status sbit__attention_run_on(const sbit_op_call *call, bool wide, s
     }
     t.y = call->out[0]->data;
     t.shown = sbit__out(call, 3) != NULL ? call->out[3]->data : NULL;
+    t.open = t.mask == NULL && t.valid == NULL && t.shown == NULL && !a.causal && a.left < 0 &&
+             a.right < 0 && a.softcap == 0.0f;
     t.scratch = scratch;
     t.worker_bytes = sbit__attention_worker_bytes(call, &a);
-    t.pieces = (a.q_length + SBIT__ATTENTION_ROWS - 1) / SBIT__ATTENTION_ROWS;
     if (sbit_tensor_count(call->out[0]) > 0 && a.total == 0) {
         memset(t.y, 0, sbit_tensor_bytes(call->out[0]));
     } else if (sbit_tensor_count(call->out[0]) > 0) {
-        sbit_ctx_parallel(call->ctx, a.batch * a.q_heads * t.pieces, sbit__attention_piece, &t);
+        sbit_ctx_parallel(call->ctx, a.batch * a.q_heads * a.pieces, sbit__attention_piece, &t);
     }
     return SBIT_OK;
 }
@@ -810,8 +845,8 @@ static sbit_status sbit__attention_grad_run(const sbit_op_call *call, sbit_error
     g.t.call = call;
     SBIT__TRY(sbit__attention_mask(call, &g.t, error));
     SBIT__TRY(sbit__attention_valid(call, &g.t, error));
-    sbit__attention_steps(rank, a.kv_heads, a.kv_length, a.size, g.k_step);
-    sbit__attention_steps(rank, a.kv_heads, a.kv_length, a.v_size, g.v_step);
+    sbit__attention_steps(rank, a.kv_heads, a.kv_length, a.size, 1, g.k_step);
+    sbit__attention_steps(rank, a.kv_heads, a.kv_length, a.v_size, 1, g.v_step);
     g.wide = call->in[0]->dtype == SBIT_F64;
     for (int32_t i = 0; i < 8; i++) {
         g.in[i] = sbit__in(call, i) != NULL ? call->in[i]->data : NULL;
@@ -879,7 +914,7 @@ static sbit_status sbit__rotary_of(const sbit_op_call *call, sbit__rotary *r, sb
                                    "wanted",
                                    error);
     }
-    sbit__attention_steps(x->rank, r->heads, r->length, r->size, r->step);
+    sbit__attention_steps(x->rank, r->heads, r->length, r->size, 1, r->step);
     const int32_t rank = positions != NULL ? 2 : 3;
     const int64_t rows = positions != NULL ? cosine->dims[0] : r->batch * r->length;
     if (cosine->rank != rank || !sbit_tensor_same_shape(cosine, sine) ||
