@@ -1578,6 +1578,15 @@ TEST(sums_of_channels)
                     CHECK(sums[c] == sum && sums[n + c] == product);
                 }
             }
+            x[0] = NAN;
+            last->slope_inside(ROWS * n, dy, x, -2.0f, 3.0f, y);
+            for (int64_t i = 0; i < ROWS * n; i++) {
+                CHECK(y[i] == (x[i] > -2.0f && x[i] < 3.0f ? dy[i] : 0.0f));
+            }
+            x[0] = INFINITY;
+            last->slope_inside(1, dy, x, 0.0f, NAN, y);
+            CHECK(y[0] == dy[0]); /* no upper limit */
+            x[0] = 0.0f;
             memset(sums, 0, sizeof sums);
             last->last_depthwise_dots(3, n, 4, n, dy, n, n, x, sums); /* 3 pixels, 4 taps */
             for (int64_t i = 0; i < 4 * n; i++) {

@@ -649,7 +649,7 @@ static sbit_status sbit__layout_conv(sbit__lowering *lower, const sbit_node *nod
                                      sbit_error *error)
 {
     const sbit_node_id id = node->id;
-    const bool trained = sbit__layout_trained(lower, node->inputs[1]);
+    const bool trained = sbit__layout_trained(lower, node->inputs[1]); /* near to other trainers: no Winograd */
     const int64_t winograd = trained ? 0 : sbit__layout_winograd(lower, node);
     sbit__layout_build *build = (sbit__layout_build *)lower->work;
     if (!sbit__layout_is_f32(lower, node->inputs[0]) ||
@@ -792,7 +792,8 @@ static sbit_status sbit__layout_transpose(sbit__lowering *lower, const sbit_node
 static sbit_status sbit__layout_turn(sbit__lowering *lower, const sbit_node *node, uint32_t inputs,
                                      bool output, sbit_error *error)
 {
-    const sbit_attr attr = sbit__attr_int("channels_last", 1);
+    const int64_t winograd = sbit__layout_is(node, "ConvDataGrad") ? sbit__layout_winograd(lower, node) : 0;
+    const sbit_attr attrs[2] = {sbit__attr_int("channels_last", 1), sbit__attr_int("winograd", winograd)};
     const sbit_node_id id = node->id;
     const sbit_value_id old = node->outputs[0];
     sbit_value_id last = {0};
@@ -831,7 +832,10 @@ static sbit_status sbit__layout_turn(sbit__lowering *lower, const sbit_node *nod
         desc.at = sbit_graph_next(lower->graph, id);
         SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
     }
-    return sbit_graph_set_attr(lower->graph, id, &attr, error);
+    if (winograd != 0) {
+        SBIT__TRY(sbit_graph_set_attr(lower->graph, id, &attrs[1], error));
+    }
+    return sbit_graph_set_attr(lower->graph, id, &attrs[0], error);
 }
 
 /* The shape of what has its channels last, put in order: nobody needs it with channels first. */

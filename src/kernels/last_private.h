@@ -109,6 +109,9 @@ enum {
     /* y = f[c] * (x - f[n + c]) + f[2 n + c], and f[3 n + c] * dy unless dy is NULL */            \
     X(void, norm_last_scale,                                                                       \
       (int64_t rows, int64_t n, const float *x, const float *dy, const float *f, float *y))        \
+    /* dx = dy where lo < v and not v >= hi, else 0; dx may be dy */                               \
+    X(void, slope_inside,                                                                          \
+      (int64_t n, const float *dy, const float *v, float lo, float hi, float *dx))                 \
     /* sums[t * step + c] += sum over pixels of dy[c] * x[t * tap_step + c]; pixels are step apart in dy */ \
     X(void, last_depthwise_dots,                                                                   \
       (int64_t pixels, int64_t channels, int64_t taps, int64_t step, const float *dy,              \

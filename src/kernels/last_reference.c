@@ -160,6 +160,14 @@ SBIT__FN void sbit__norm_last_scale__ref(int64_t rows, int64_t n, const float *x
     }
 }
 
+SBIT__FN void sbit__slope_inside__ref(int64_t n, const float *dy, const float *v, float lo,
+                                      float hi, float *dx)
+{
+    for (int64_t i = 0; i < n; i++) {
+        dx[i] = v[i] > lo && !(v[i] >= hi) ? dy[i] : 0.0f;
+    }
+}
+
 SBIT__FN void sbit__last_depthwise_dots__ref(int64_t pixels, int64_t channels, int64_t taps,
                                              int64_t step, const float *dy, int64_t pixel_step,
                                              int64_t tap_step, const float *x, float *sums)

@@ -121,6 +121,11 @@ SBIT__V_INLINE __m256 SBIT__V(min_f32)(__m256 a, __m256 b)
 {
     return _mm256_min_ps(a, b);
 }
+SBIT__V_INLINE __m256 SBIT__V(inside_f32)(__m256 d, __m256 v, __m256 lo, __m256 hi)
+{
+    return _mm256_and_ps(d, _mm256_and_ps(_mm256_cmp_ps(v, lo, _CMP_GT_OQ),
+                                          _mm256_cmp_ps(v, hi, _CMP_NGE_UQ)));
+}
 SBIT__V_INLINE __m256 SBIT__V(clamp_f32)(__m256 v, __m256 lo, __m256 hi)
 {
     return _mm256_min_ps(_mm256_max_ps(v, lo), hi);

@@ -129,6 +129,11 @@ SBIT__V_INLINE __m512 SBIT__V(min_f32)(__m512 a, __m512 b)
 {
     return _mm512_min_ps(a, b);
 }
+SBIT__V_INLINE __m512 SBIT__V(inside_f32)(__m512 d, __m512 v, __m512 lo, __m512 hi)
+{
+    const __mmask16 above = _mm512_cmp_ps_mask(v, lo, _CMP_GT_OQ);
+    return _mm512_maskz_mov_ps(_mm512_mask_cmp_ps_mask(above, v, hi, _CMP_NGE_UQ), d);
+}
 SBIT__V_INLINE __m512 SBIT__V(clamp_f32)(__m512 v, __m512 lo, __m512 hi)
 {
     return _mm512_min_ps(_mm512_max_ps(v, lo), hi);

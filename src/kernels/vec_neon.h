@@ -113,6 +113,12 @@ SBIT__V_INLINE float32x4_t SBIT__V(min_f32)(float32x4_t a, float32x4_t b)
 {
     return vbslq_f32(vcltq_f32(a, b), a, b);
 }
+SBIT__V_INLINE float32x4_t SBIT__V(inside_f32)(float32x4_t d, float32x4_t v, float32x4_t lo,
+                                               float32x4_t hi)
+{
+    const uint32x4_t inside = vbicq_u32(vcgtq_f32(v, lo), vcgeq_f32(v, hi));
+    return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(d), inside));
+}
 SBIT__V_INLINE float32x4_t SBIT__V(clamp_f32)(float32x4_t v, float32x4_t lo, float32x4_t hi)
 {
     v = vbslq_f32(vcgtq_f32(v, lo), v, lo);

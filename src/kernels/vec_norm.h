@@ -223,6 +223,16 @@ SBIT__V_TARGET static void SBIT__V(norm_last_scale)(int64_t rows, int64_t n, con
     }
 }
 
+SBIT__V_TARGET static void SBIT__V(slope_inside)(int64_t n, const float *dy, const float *v,
+                                                 float lo, float hi, float *dx)
+{
+    const SBIT__V(vf) low = SBIT__V(set_f32)(lo), high = SBIT__V(set_f32)(hi);
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const SBIT__V(vf) d = SBIT__V(load_f32)(dy + i, n - i), u = SBIT__V(load_f32)(v + i, n - i);
+        SBIT__V(store_f32)(dx + i, n - i, SBIT__V(inside_f32)(d, u, low, high));
+    }
+}
+
 SBIT__V_INLINE void SBIT__V(last_dots_part)(int taps, int64_t pixels, int64_t count, int64_t step,
                                             const float *dy, int64_t pixel_step, int64_t tap_step,
                                             const float *x, float *sums)

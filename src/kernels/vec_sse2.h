@@ -7,6 +7,7 @@
  *     vi, vf, vb     vectors of int32, of float, of bytes (4 * lanes); all are loaded unaligned
  *     (x, n)         only the first n elements are read (zeros behind) or written; n may be large
  *     clamp_f32      lo where v is a NaN
+ *     inside_f32     d where lo < v and not v >= hi, else 0
  *     round          to nearest even; store_u8: the values fit
  *     round_below    round of the smaller one, of a NaN and what is too small INT32_MIN
  *     quotient       x / y; inverse is 1 / y and no product of them is near the ends of what floats hold, or 0
@@ -143,6 +144,10 @@ SBIT__V_INLINE __m128 SBIT__V(max_f32)(__m128 a, __m128 b)
 SBIT__V_INLINE __m128 SBIT__V(min_f32)(__m128 a, __m128 b)
 {
     return _mm_min_ps(a, b);
+}
+SBIT__V_INLINE __m128 SBIT__V(inside_f32)(__m128 d, __m128 v, __m128 lo, __m128 hi)
+{
+    return _mm_and_ps(d, _mm_and_ps(_mm_cmpgt_ps(v, lo), _mm_cmpnge_ps(v, hi)));
 }
 SBIT__V_INLINE __m128 SBIT__V(clamp_f32)(__m128 v, __m128 lo, __m128 hi)
 {

@@ -459,7 +459,17 @@ typedef struct sbit__conv_grad_room {
     size_t turned, packed, scratch, positions;
 } sbit__conv_grad_room;
 
-static void sbit__conv_grad_room_of(const sbit_ctx *ctx, const sbit__conv_shape *s,
+/* The convolution of a part, by Winograd's method where lowering wants it and it can be. */
+static void sbit__conv_grad_part_plan(const sbit_op_call *call, const sbit__conv_grad_part *part,
+                                      sbit__last_conv *plan)
+{
+    memset(plan, 0, sizeof *plan);
+    plan->shape = part->shape;
+    plan->winograd = sbit__last_may_winograd(&plan->shape) ? sbit_node_int(call->node, "winograd", 0) : 0;
+    sbit__last_conv_plan(call->ctx, plan);
+}
+
+static void sbit__conv_grad_room_of(const sbit_op_call *call, const sbit__conv_shape *s,
                                     sbit__conv_grad_room *room)
 {
     const int64_t parts = sbit__conv_grad_volume(s->stride);
@@ -471,9 +481,7 @@ static void sbit__conv_grad_room_of(const sbit_ctx *ctx, const sbit__conv_shape 
         if (part.empty) {
             continue;
         }
-        memset(&plan, 0, sizeof plan);
-        plan.shape = part.shape;
-        sbit__last_conv_plan(ctx, &plan);
+        sbit__conv_grad_part_plan(call, &part, &plan);
         const int64_t weights =
             s->out_channels * s->in_channels / s->groups * sbit__conv_grad_volume(part.shape.kernel);
         const size_t each[4] = {
@@ -531,7 +539,7 @@ static void sbit__conv_data_grad_parts(const sbit_op_call *call, const sbit__con
     const int64_t parts = sbit__conv_grad_volume(s->stride);
     float *dx = (float *)call->out[0]->data, *turned = (float *)call->scratch;
     sbit__conv_grad_room room;
-    sbit__conv_grad_room_of(call->ctx, s, &room);
+    sbit__conv_grad_room_of(call, s, &room);
     char *packed = (char *)call->scratch + room.turned, *scratch = packed + room.packed;
     float *positions = (float *)(void *)(scratch + room.scratch);
     for (int64_t i = 0; i < parts; i++) {
@@ -540,9 +548,7 @@ static void sbit__conv_data_grad_parts(const sbit_op_call *call, const sbit__con
         sbit__conv_grad_part_of(s, i, &part);
         if (!part.empty) {
             sbit__last_conv plan;
-            memset(&plan, 0, sizeof plan);
-            plan.shape = part.shape;
-            sbit__last_conv_plan(call->ctx, &plan);
+            sbit__conv_grad_part_plan(call, &part, &plan);
             sbit__conv_grad_part_turn(s, &part, (const float *)call->in[1]->data, turned);
             sbit__last_conv_pack(call->ctx, &plan, turned, (float *)(void *)packed);
             sbit__last_conv_run(call->ctx, &plan, (const float *)call->in[0]->data,
@@ -573,7 +579,7 @@ static sbit_status sbit__conv_data_grad_prepare(const sbit_op_call *call, sbit_e
     }
     if (sbit__conv_grad_last(call)) {
         sbit__conv_grad_room room;
-        sbit__conv_grad_room_of(call->ctx, &shape, &room);
+        sbit__conv_grad_room_of(call, &shape, &room);
         *call->scratch_bytes = room.turned + room.packed + room.scratch + room.positions;
         return SBIT_OK;
     }

@@ -4,6 +4,7 @@
  * ActivationGrad: dx = dy * slope, the slope from the input or the output of the function
  * (whichever rule is used says so); at a kink it is that of PyTorch: 0 for Relu, Clip and Abs.
  */
+#include "../kernels/last_private.h"
 #include "elements_private.h"
 #include "gradient_private.h"
 
@@ -49,6 +50,7 @@ SBIT__FN sbit_status sbit__grad_infer_shape(const sbit_op_call *call, int32_t in
 
 typedef struct sbit__slope_args {
     const sbit_kernels *kernels;
+    const sbit__last_kernels *last;
     double a, b; /* attributes alpha and beta (gamma), or the limits of Clip */
 } sbit__slope_args;
 
@@ -125,19 +127,38 @@ static double sbit__slope_f64(int helper, double x)
         }                                                                                          \
     }
 #define SBIT__SLOPE(name, helper, in, slope) SBIT__SLOPE_OF(name, helper, in, d *(slope))
-/* the slope is 1 or 0 */
-#define SBIT__SLOPE_IF(name, kept) SBIT__SLOPE_OF(name, SBIT__SLOPE_PLAIN, v, ((kept) ? d : (T)0))
 
 #define SBIT__SLOPE_ROOT_2 1.4142135623730951
 #define SBIT__SLOPE_TANH_IN ((T)0.7978845608028654 * (v + (T)0.044715 * v * v * v))
 
-SBIT__SLOPE_IF(relu, v > 0)
-SBIT__SLOPE_IF(clip, (v > a) & (v < b))
+/* the slope is 1 between limits, else 0: a kernel, and double */
+#define SBIT__SLOPE_IF(name, low, high)                                                            \
+    static void sbit__slope_##name##_f32(const sbit__slope_args *args, const float *dy,            \
+                                         const float *vs, float *dx)                               \
+    {                                                                                              \
+        const double a = args->a, b = args->b;                                                     \
+        (void)a;                                                                                   \
+        (void)b;                                                                                   \
+        args->last->slope_inside(SBIT__SLOPE_CHUNK, dy, vs, (float)(low), (float)(high), dx);      \
+    }                                                                                              \
+    static void sbit__slope_##name##_f64(const sbit__slope_args *args, int64_t n,                  \
+                                         const double *dy, const double *vs, double *dx)           \
+    {                                                                                              \
+        const double a = args->a, b = args->b;                                                     \
+        (void)a;                                                                                   \
+        (void)b;                                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            dx[i] = vs[i] > (low) && !(vs[i] >= (double)(high)) ? dy[i] : 0.0;                     \
+        }                                                                                          \
+    }
+
+SBIT__SLOPE_IF(relu, 0.0, NAN)
+SBIT__SLOPE_IF(clip, a, b)
 SBIT__SLOPE(leaky, SBIT__SLOPE_PLAIN, v, (v < 0 ? a : (T)1))
 SBIT__SLOPE(elu, SBIT__UNARY_EXP, (v < 0 ? v : (T)0), (v < 0 ? a * h : (T)1))
 SBIT__SLOPE(selu, SBIT__UNARY_EXP, (v < 0 ? v : (T)0), (v > 0 ? b : b * a * h))
 SBIT__SLOPE(celu, SBIT__UNARY_EXP, (v < 0 ? v / a : (T)0), (v > 0 ? (T)1 : h))
-SBIT__SLOPE_IF(thresholded, v > a)
+SBIT__SLOPE_IF(thresholded, a, NAN)
 SBIT__SLOPE(sigmoid, SBIT__SLOPE_PLAIN, v, (v * ((T)1 - v)))
 SBIT__SLOPE(hard_sigmoid, SBIT__SLOPE_PLAIN, v, (a * v + b > 0 && a * v + b < 1 ? a : (T)0))
 SBIT__SLOPE(hard_swish, SBIT__SLOPE_PLAIN, v, (v <= -3 ? (T)0 : v >= 3 ? (T)1 : v / (T)3 + (T)0.5))
@@ -325,6 +346,7 @@ static sbit_status sbit__slope_run(const sbit_op_call *call, sbit_error *error)
     (void)error;
     task.slope = sbit__slope_of(call->node);
     task.args.kernels = call->kernels;
+    task.args.last = sbit__last_of(call->ctx);
     task.args.a = (double)sbit_node_float(call->node,
                                           sbit__streq(task.slope->of, "Shrink") ? "lambd" : "alpha",
                                           (float)task.slope->a);
