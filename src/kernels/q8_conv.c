@@ -278,17 +278,18 @@ static void sbit__q8_pack_panel(const sbit__q8_conv *conv, const sbit__q8_weight
     const int64_t in = conv->shape.in_channels / conv->shape.groups;
     const int64_t out = conv->shape.out_channels / conv->shape.groups;
     const int64_t quads = sbit__div_up(conv->depth, 4);
+    const int64_t merged = conv->merges ? conv->shape.kernel[2] : 1; /* taps of one row of the panel */
     int8_t *to = at->weights + first * conv->taps * quads * 4;
     for (int64_t j = 0; j < width && first + j < out; j++) {
         const int64_t channel = group * out + first + j;
         uint32_t sum = 0;
-        for (int64_t t = 0; t < conv->taps; t++) {
-            for (int64_t k = 0; k < conv->depth; k++) {
-                const int64_t tap = conv->merges ? t * conv->shape.kernel[2] + k / in : t;
-                const int32_t w = sbit__q8_weight(weights, channel * weights->out_stride +
-                                                               k % in * weights->in_stride +
-                                                               tap * weights->tap_stride);
-                to[((t * quads + k / 4) * width + j) * 4 + k % 4] = (int8_t)w;
+        for (int64_t i = 0; i < conv->taps * merged; i++) {
+            const int64_t from = channel * weights->out_stride + i * weights->tap_stride;
+            int8_t *row = to + (i / merged * quads * width + j) * 4;
+            int64_t k = i % merged * in;
+            for (int64_t c = 0; c < in; c++, k++) {
+                const int32_t w = sbit__q8_weight(weights, from + c * weights->in_stride);
+                row[(k >> 2) * width * 4 + (k & 3)] = (int8_t)w;
                 sum += (uint32_t)w;
             }
         }
