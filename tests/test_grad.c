@@ -1542,6 +1542,42 @@ TEST(missing_gradients_are_named)
     build_end(&b);
 }
 
+/* What rows say of gradients holds: integers on the way let none pass, and the operator itself is named. */
+TEST(rows_say_whether_gradients_pass)
+{
+    static const struct {
+        const char *domain, *op_type;
+        bool passes;
+    } rows[] = {{"com.microsoft", "DynamicQuantizeMatMul", false}, {"com.microsoft", "MatMulNBits", true},
+                {"com.microsoft", "NhwcMaxPool", false},           {"com.microsoft", "QAttention", false},
+                {"com.microsoft", "Attention", true},              {"", "DynamicQuantizeLinear", false},
+                {"", "If", true},                                  {"", "Relu", true}};
+    static const uint8_t bytes[3 * 8] = {1, 2, 3};
+    static const float scales[3] = {1.0f, 1.0f, 1.0f};
+    for (int k = 0; k < 2; k++) {
+        build b;
+        sbit_value_id in[3], y = {0}, grad;
+        build_begin(&b, 17);
+        build_do(&b, sbit_graph_set_opset(b.graph, "com.microsoft", 1, &b.error), "opset");
+        for (size_t i = 0; k == 0 && i < COUNT(rows); i++) {
+            const sbit_op_row *row = sbit_operator_find(b.ctx, rows[i].domain, rows[i].op_type, 17);
+            CHECK_MSG(row != NULL && sbit_operator_has_gradient(row) == rows[i].passes, "%s", rows[i].op_type);
+        }
+        in[0] = build_input(&b, "x", SBIT_F32, "2,8");
+        in[1] = build_constant(&b, "w", SBIT_U8, k == 0 ? "8,3" : "3,1,8", bytes);
+        in[2] = build_constant(&b, "s", SBIT_F32, k == 0 ? "1" : "3", scales);
+        const sbit_attr attrs[4] = {build_int("K", 8), build_int("N", 3), build_int("bits", 4),
+                                    build_int("block_size", 16)};
+        build_node_outputs(&b, "com.microsoft", rows[k].op_type, "product", in, 3, attrs, k == 0 ? 0 : 4, &y, 1);
+        const sbit_attr keep = build_int("keepdims", 0);
+        const sbit_value_id loss = build_node(&b, "ReduceSum", "loss", &y, 1, &keep, 1);
+        CHECK_EQ_I64(sbit_graph_add_gradients(b.graph, loss, &in[0], 1, &grad, &b.error),
+                     rows[k].passes ? SBIT_OK : SBIT_ERR_UNSUPPORTED);
+        CHECK(rows[k].passes || strstr(b.error.message, rows[k].op_type) != NULL);
+        build_end(&b);
+    }
+}
+
 static sbit_status odd_infer(const sbit_op_call *call, sbit_error *error)
 {
     (void)error;

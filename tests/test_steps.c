@@ -1392,6 +1392,19 @@ static double beside_left(const float *y, const float *z, const float *x, bool c
     return worst;
 }
 
+/* The number of a weight's site. */
+static size_t beside_site(const sbit_quant *quant, const char *tensor)
+{
+    sbit_site site;
+    for (size_t i = 0; i < sbit_quant_site_count(quant); i++) {
+        if (sbit_quant_site(quant, i, &site) == SBIT_OK && strcmp(site.tensor, tensor) == 0) {
+            return i;
+        }
+    }
+    CHECK_MSG(false, "'%s' has no site", tensor);
+    return 0;
+}
+
 /* Least squares: what is left is orthogonal to what the operator reads. */
 TEST(compensate_fits_operators_beside_blocks)
 {
@@ -1440,6 +1453,17 @@ TEST(compensate_fits_operators_beside_blocks)
             beside_value(&b, q, "x_dequantized", &all, x);
             db[k % 3] = steps_sqnr(y, z, count);
             CHECK_EQ_I64((int64_t)(sbit_graph_find_node(q, "sum_beside").idx != 0), k % 3 != 0);
+            for (int r = 0; r < (conv ? 5 : 4) && k % 3 > 0; r++) { /* the scale of what the float one has */
+                static float most[5];
+                sbit_site site;
+                const sbit_tensor *w = &sbit_graph_value(q, sbit_graph_find_value(q, "sum_beside.weight"))->constant;
+                CHECK_OK(sbit_quant_site(quant, beside_site(quant, "sum_beside.weight"), &site), b.error);
+                for (int c = 0; c < 4 && k % 3 == 1; c++) {
+                    const float size = fabsf(((const float *)w->data)[conv ? r * 4 + c : c * 4 + r]);
+                    most[r] = c == 0 || size > most[r] ? size : most[r];
+                }
+                CHECK(k % 3 == 1 || fabs((double)site.qparams.scale[r] / ((double)most[r] / 127.5) - 1.0) < 1e-5);
+            }
             const double left = beside_left(y, z, x, conv);
             CHECK_MSG(k % 3 == 0 ? left > 0.05 : left < (k % 3 == 1 ? 0.002 : 0.02), "%d: %g", k, left);
         }
@@ -1469,19 +1493,6 @@ static void beside_chain(build *b, bool mean)
     build_output(b, beside_product(b, "e", y, "4,3", "3"));
 }
 
-/* The number of a weight's site. */
-static size_t beside_site(const sbit_quant *quant, const char *tensor)
-{
-    sbit_site site;
-    for (size_t i = 0; i < sbit_quant_site_count(quant); i++) {
-        if (sbit_quant_site(quant, i, &site) == SBIT_OK && strcmp(site.tensor, tensor) == 0) {
-            return i;
-        }
-    }
-    CHECK_MSG(false, "'%s' has no site", tensor);
-    return 0;
-}
-
 TEST(compensate_puts_operators_where_they_fit)
 {
     static const float ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -1496,7 +1507,7 @@ TEST(compensate_puts_operators_where_they_fit)
         x[i] = sbit_rng_normal(&rng);
     }
     test_tmp_path("beside.json", path, sizeof path);
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 4; k++) {
         build b;
         sbit_qconfig *config = NULL;
         sbit_quant *quant = NULL;
@@ -1513,6 +1524,7 @@ TEST(compensate_puts_operators_where_they_fit)
         build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
         build_do(&b, sbit_qconfig_set(config, "EXPORT.SMALLEST_WEIGHT", k == 2 ? "20" : "0", &b.error),
                  "smallest");
+        build_do(&b, sbit_qconfig_set(config, "SKIP_TRACE_MODULES", k == 3 ? "[sum2_beside]" : "[]", &b.error), "skip");
         build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
         build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
         if (b.failed || !build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate") ||
@@ -1522,6 +1534,12 @@ TEST(compensate_puts_operators_where_they_fit)
             CHECK_EQ_I64(sbit_graph_find_node(q[0], "mean_beside").idx, 0);
         } else if (k == 2) { /* 16 weights, that would stay float and 0 */
             CHECK_EQ_I64(sbit_graph_find_node(q[0], "sum_beside").idx, 0);
+        } else if (k == 3) { /* nor does a setting leave weights of 0 in the file */
+            CHECK(sbit_graph_find_node(q[0], "sum_beside").idx != 0);
+            CHECK_EQ_I64(sbit_graph_find_node(q[0], "sum2_beside").idx, 0);
+            CHECK_EQ_I64(sbit_graph_find_value(q[0], "sum2_beside_sum").idx, 0);
+            CHECK_OK(sbit_graph_validate(q[0], &b.error), b.error);
+            CHECK_OK(sbit_quant_set_quant(quant, true, true, &b.error), b.error); /* taps find all values */
         } else {
             const sbit_node_id id = sbit_graph_find_node(q[0], "sum2_beside");
             const sbit_node_id layer = sbit_graph_find_node(q[0], "c");

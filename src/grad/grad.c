@@ -355,6 +355,17 @@ static sbit_status sbit__gradients_branches(sbit__gradients *d, sbit_node_id id,
     return SBIT_OK;
 }
 
+static bool sbit__gradients_is_if(const sbit_op_row *row)
+{
+    return sbit__streq(row->op_type, "If") && (row->domain == NULL || row->domain[0] == '\0');
+}
+
+SPARSEBIT_API bool sbit_operator_has_gradient(const sbit_op_row *row)
+{
+    return row->gradient != NULL || sbit__gradients_is_if(row) ||
+           (row->expand != NULL && (row->flags & SBIT_OP_INTEGERS) == 0);
+}
+
 /* Operators on the way that are written with others and have no gradient of their own become those.
  */
 static sbit_status sbit__gradients_expand(sbit__gradients *d, const sbit_node_id *order,
@@ -364,12 +375,13 @@ static sbit_status sbit__gradients_expand(sbit__gradients *d, const sbit_node_id
         const sbit_node *node = sbit_graph_node(d->graph, order[n]);
         int32_t opset = 0;
         const sbit_op_row *row = sbit__op_row(d->graph, node, &opset);
-        if (row == NULL || row->gradient != NULL || !sbit__gradients_visits(d, node)) {
+        if (row == NULL || row->gradient != NULL || !sbit_operator_has_gradient(row) ||
+            !sbit__gradients_visits(d, node)) {
             continue;
         }
-        if (sbit__is_op(node, "If")) {
+        if (sbit__gradients_is_if(row)) {
             SBIT__TRY(sbit__gradients_branches(d, order[n], any, error));
-        } else if (row->expand != NULL) {
+        } else {
             SBIT__TRY(row->expand(d->graph, order[n], error));
             *any = true;
         }

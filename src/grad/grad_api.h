@@ -25,6 +25,9 @@ extern "C" {
 SPARSEBIT_API sbit_status sbit_graph_add_gradients(sbit_graph *graph, sbit_value_id loss,
                                                    const sbit_value_id *wanted, size_t count,
                                                    sbit_value_id *gradients, sbit_error *error);
+/* Whether gradients pass through the operator: its own, those of what it expands to, or of both branches (If). Where
+ * a node's form has none (branches of different shapes), sbit_graph_add_gradients names it all the same. */
+SPARSEBIT_API bool sbit_operator_has_gradient(const sbit_op_row *row);
 
 /* A running statistic: what the batch makes of it. */
 typedef struct sbit_statistic {

@@ -81,7 +81,7 @@ static float sbit__search_factor(int candidate)
     return (float)(1.0 - 0.01 * (double)candidate);
 }
 
-/* |error|^power, from its square. */
+/* |error|^power, from its square: `mse` needs no pow, `lp` one for each value and candidate. */
 static double sbit__search_power(double square, double power)
 {
     return power == 2.0 ? square : square > 0.0 ? pow(square, 0.5 * power) : 0.0;

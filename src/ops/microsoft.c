@@ -1177,7 +1177,8 @@ static sbit_status sbit__quantized_lstm_expand(sbit_graph *graph, sbit_node_id i
 #define SBIT__MS_BYTES (SBIT_T(SBIT_U8) | SBIT_T(SBIT_I8))
 #define SBIT__MS_ROW(name, types, infer, expand)                                                   \
     {                                                                                              \
-        SBIT__MS, name, 1, types, 0, 0, infer, NULL, NULL, NULL, expand, NULL, NULL, NULL          \
+        SBIT__MS, name, 1, types, (types) == SBIT__MS_BYTES ? SBIT_OP_INTEGERS : 0, 0, infer,      \
+            NULL, NULL, NULL, expand, NULL, NULL, NULL                                             \
     }
 
 static const sbit_op_row sbit__ms_rows[] = {

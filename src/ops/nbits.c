@@ -244,8 +244,8 @@ static int64_t sbit__nbits_macs(const sbit_op_call *call)
 static const sbit_op_row sbit__nbits_table[] = {
     {"com.microsoft", "MatMulNBits", 1, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16), 0,
      NULL, sbit__nbits_infer, NULL, NULL, NULL, sbit__nbits_expand, NULL, NULL, sbit__nbits_macs},
-    {"com.microsoft", "DynamicQuantizeMatMul", 1, SBIT_T(SBIT_F32), 0, NULL, sbit__dynamic_infer,
-     NULL, NULL, NULL, sbit__dynamic_expand, NULL, NULL, sbit__nbits_macs},
+    {"com.microsoft", "DynamicQuantizeMatMul", 1, SBIT_T(SBIT_F32), SBIT_OP_INTEGERS, NULL,
+     sbit__dynamic_infer, NULL, NULL, NULL, sbit__dynamic_expand, NULL, NULL, sbit__nbits_macs},
     {"sbit", "NBitsWeight", 1, SBIT_T(SBIT_U8), 0, NULL, sbit__nbits_weight_infer, NULL,
      sbit__nbits_weight_run, NULL, NULL, NULL, NULL, NULL},
 };

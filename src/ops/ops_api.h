@@ -117,7 +117,8 @@ enum {
     SBIT_OP_SHAPE_ONLY = 16, /* looks at input 0's shape, not its data: Shape, Size */
     SBIT_OP_BODY = 32,       /* has bodies: If, Loop, Scan */
     SBIT_OP_KINDS = 64,      /* takes sequences or optionals; others are never run on them */
-    SBIT_OP_OMITS = 128      /* runs without output 0 too; others are always given it */
+    SBIT_OP_OMITS = 128,     /* runs without output 0 too; others are always given it */
+    SBIT_OP_INTEGERS = 256   /* what it expands to computes with integers: no gradient passes */
 };
 
 /* >>call: what a row's function is given. One struct for all phases; members that a phase does not

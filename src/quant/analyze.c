@@ -143,7 +143,7 @@ static sbit_status sbit__owns_measure(sbit__owns *t, const sbit_feed *feed, sbit
     sbit_batch batch;
     memset(&desc, 0, sizeof desc);
     desc.keep_values = true;
-    SBIT__TRY(sbit_quant_build(t->quant, NULL, &t->graph, error));
+    SBIT__TRY(sbit__quant_build(t->quant, NULL, true, &t->graph, error));
     SBIT__TRY(sbit_session_create(t->quant->graph, &desc, &t->plain, error));
     SBIT__TRY(sbit_session_create(t->graph, &desc, &t->all, error));
     for (size_t i = 0; i < t->count; i++) {

@@ -7,6 +7,7 @@
  * Values get names "<tensor>_scale", "_zero_point", "_quantized", "_dequantized", made unique by
  * the graph. Node ids of the float graph are valid in the clone; nodes are only added.
  */
+#include "../passes/passes_private.h"
 #include "quant_private.h"
 
 typedef struct sbit__build {
@@ -629,7 +630,26 @@ static bool sbit__build_wants(const sbit__build *b, const sbit_quant_build_desc 
            (desc->sites == NULL || desc->sites[index]);
 }
 
-static sbit_status sbit__build_into(sbit__build *b, const sbit_quant_build_desc *desc,
+/* Operators beside blocks that nothing was fitted for in this build have weights of 0: they and their sums go. */
+static sbit_status sbit__build_drop_beside(sbit__build *b, const sbit_quant_build_desc *desc,
+                                           sbit_error *error)
+{
+    const sbit_graph *plain = b->quant->graph;
+    int64_t dropped = 0;
+    for (size_t i = 0; i < b->quant->beside_count; i++) {
+        const sbit__beside *beside = &b->quant->beside[i];
+        const sbit__site *site = sbit__site_on(
+            b->quant, plain, sbit_graph_node(plain, beside->node)->inputs[1], SBIT_TARGET_WEIGHT);
+        if (site == NULL || site->rounded == NULL ||
+            !sbit__build_wants(b, desc, (size_t)(site - b->quant->sites))) {
+            SBIT__TRY(sbit_graph_replace_uses(b->root, beside->sum, beside->y, error));
+            dropped++;
+        }
+    }
+    return dropped > 0 ? sbit__pass_dead_code()->run(b->root, NULL, &dropped, error) : SBIT_OK;
+}
+
+static sbit_status sbit__build_into(sbit__build *b, const sbit_quant_build_desc *desc, bool whole,
                                     sbit_error *error)
 {
     SBIT__TRY(sbit__build_finish(b, error));
@@ -648,6 +668,7 @@ static sbit_status sbit__build_into(sbit__build *b, const sbit_quant_build_desc 
                                 : sbit__build_weight(b, site, !desc->float_activations, error));
         }
     }
+    SBIT__TRY(whole ? SBIT_OK : sbit__build_drop_beside(b, desc, error));
     const sbit_options *top = &b->quant->config->tree.top;
     if (sbit_options_bool(top, "EXPORT.FOLD_BN") && !sbit_options_bool(top, "SCHEDULE.BN_TUNING")) {
         const bool integers = sbit__profile_is(b->quant->profile, SBIT_PROFILE_INT32_BIAS);
@@ -667,6 +688,12 @@ static sbit_status sbit__build_into(sbit__build *b, const sbit_quant_build_desc 
 
 SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, const sbit_quant_build_desc *desc,
                                            sbit_graph **out, sbit_error *error)
+{
+    return sbit__quant_build(quant, desc, false, out, error);
+}
+
+SBIT__FN sbit_status sbit__quant_build(sbit_quant *quant, const sbit_quant_build_desc *desc, bool whole,
+                                       sbit_graph **out, sbit_error *error)
 {
     sbit_quant_build_desc d;
     sbit__build b;
@@ -689,7 +716,7 @@ SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, const sbit_quant_b
     b.root = NULL;
     SBIT__TRY(sbit_graph_clone(quant->graph, &b.root, error));
     b.graph = b.root;
-    sbit_status status = sbit__build_into(&b, &d, error);
+    sbit_status status = sbit__build_into(&b, &d, whole, error);
     if (status == SBIT_OK && format->write != NULL) {
         status = format->write(b.root, error);
     }

@@ -3,8 +3,9 @@
  * Fu et al. 2024 (QwT). y is what a block computes in float, y_q what the quantized model so far does;
  * W and b make |y - y_q - (W x_q + b)|^2 least, x_q being what the quantized block reads. Where a
  * clamp ends the block the sum stands in front of it. The operator - a 1x1 Conv with the block's
- * stride, or a MatMul - is in the float graph from the start, with weights of 0: sites, walks and
- * export know nothing of it. `compensate` comes to it behind the layers of its block.
+ * stride, or a MatMul - is in the float graph from the start, with weights of 0: sites and walks know
+ * nothing of it. `compensate` comes to it behind the layers of its block; what it has not fitted - its
+ * weight was left float by a setting or a search - is in no file.
  */
 #include "layer_private.h"
 
@@ -275,11 +276,10 @@ static sbit_status sbit__beside_gather(sbit__round_units *units, const sbit_unit
 
 /* >>compensate-beside algebra */
 /* Scales of 8 bits for the values. */
-static void sbit__beside_scales(sbit_quant *quant, sbit__site *site, const sbit__layer *l,
-                                const float *w)
+static sbit_status sbit__beside_scales(sbit_quant *quant, sbit__site *site, const sbit__layer *l,
+                                       const float *w, sbit_error *error)
 {
     sbit__site_search_bits(quant, site, 8);
-    const sbit_grid *grid = &site->settings.grid;
     const int64_t parts = sbit__site_parts(site);
     for (int64_t part = 0; part < parts; part++) {
         float most = 0.0f;
@@ -289,11 +289,10 @@ static void sbit__beside_scales(sbit_quant *quant, sbit__site *site, const sbit_
                 most = size > most ? size : most;
             }
         }
-        const double steps = (double)(grid->qmax - grid->qmin - 1) / 2.0;
-        const double scale = most > 0.0f ? (double)most / steps : 1.0;
-        site->scale[part] = (float)(grid->power_of_two ? exp2(ceil(log2(scale))) : scale);
-        site->zero_point[part] = grid->qmin < 0 ? 0 : (grid->qmax + 1) / 2;
+        SBIT__TRY(sbit_grid_scale(&site->settings.grid, site->tensor, -most, most, &site->scale[part],
+                                  &site->zero_point[part], error));
     }
+    return SBIT_OK;
 }
 
 /* From the sums about the means: weights, then the bias for the weights as they are stored. */
@@ -332,7 +331,7 @@ static sbit_status sbit__beside_fit(sbit_quant *quant, const sbit_unit *unit, co
     }
     const bool raw = floats || site->block > 0 || site->change.scale != NULL;
     if (!raw) {
-        sbit__beside_scales(quant, site, l, w);
+        SBIT__TRY(sbit__beside_scales(quant, site, l, w, error));
     }
     SBIT__TRY(sbit_quant_set_weight(quant, unit->site, w, error));
     site->raw = raw;

@@ -295,7 +295,7 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
         desc.format = "qdq";
         desc.float_weights = !weights;
         desc.float_activations = !activations;
-        SBIT__TRY(sbit_quant_build(quant, &desc, &graph, error));
+        SBIT__TRY(sbit__quant_build(quant, &desc, true, &graph, error));
     }
     const sbit_status status = sbit__quant_session(quant, graph != NULL ? graph : quant->graph,
                                                    &simulate, &session, error);
@@ -518,7 +518,7 @@ SBIT__FN sbit_status sbit__quant_tune_bn(sbit_quant *quant, const sbit_feed *fee
     desc.format = "qdq";
     desc.float_activations = true;
     SBIT__TRY(sbit_quant_calc_qparams(quant, false, false, false, error));
-    SBIT__TRY(sbit_quant_build(quant, &desc, &built, error));
+    SBIT__TRY(sbit__quant_build(quant, &desc, true, &built, error));
     sbit__quant_drop_session(quant);
     sbit_status status = sbit_reestimate_bn(built, feed, error);
     if (status == SBIT_OK) {

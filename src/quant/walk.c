@@ -301,7 +301,7 @@ static sbit_status sbit__walk_open(sbit__walk_run *run, sbit_node_id node, size_
     }
     SBIT__TRY(sbit__walk_frontier(walk, run->place, run->frontier, &run->frontier_count, &plain, error));
     if (walk->quantized) {
-        SBIT__TRY(sbit_quant_build(walk->quant, &walk->build, &run->built, error));
+        SBIT__TRY(sbit__quant_build(walk->quant, &walk->build, true, &run->built, error));
     }
     if (plain && run->place > 0) {
         SBIT__TRY(sbit__walk_room(run, error));
@@ -455,7 +455,7 @@ static sbit_status sbit__walk_finish(sbit__walk_run *run, const sbit_quant_build
     if (build != NULL) {
         sbit_quant_build_desc own = *build;
         own.format = "qdq";
-        SBIT__TRY(sbit_quant_build(walk->quant, &own, &run->built, error));
+        SBIT__TRY(sbit__quant_build(walk->quant, &own, true, &run->built, error));
     }
     SBIT__TRY(sbit_session_create(run->built != NULL ? run->built : walk->graph, &desc,
                                   &run->session, error));

@@ -74,7 +74,7 @@ static void cli_operators_json(const cli_rows *rows, sbit_json *to)
         }
         sbit_json_close(to, ']');
         sbit_json_bool(to, "quantized", last->quant != NULL);
-        sbit_json_bool(to, "differentiable", last->gradient != NULL || last->expand != NULL);
+        sbit_json_bool(to, "differentiable", sbit_operator_has_gradient(last));
         sbit_json_close(to, '}');
     }
     sbit_json_close(to, ']');
@@ -101,7 +101,7 @@ static int cli_operators_table(const cli_rows *rows)
         }
         cli_table_cell(&table, "%s%s%s", domain, domain[0] != '\0' ? "." : "", last->op_type);
         cli_table_cell(&table, "%s", last->quant != NULL ? "yes" : "");
-        cli_table_cell(&table, "%s", last->gradient != NULL || last->expand != NULL ? "yes" : "");
+        cli_table_cell(&table, "%s", sbit_operator_has_gradient(last) ? "yes" : "");
         cli_table_cell(&table, "%s", versions);
     }
     return cli_table_print(&table, stdout);
