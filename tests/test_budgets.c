@@ -44,18 +44,25 @@ static int64_t kept_of(const sbit_sparse *sparse, size_t group)
     return CHECK_EQ_I64(sbit_sparse_group_at(sparse, group, &out), SBIT_OK) ? out.kept : -1;
 }
 
-static sbit_latency *table_of(build *b, const char *text)
+static sbit_status table_load(build *b, const char *text, sbit_latency **out)
 {
     char path[400];
-    sbit_latency *times = NULL;
     test_tmp_path("budgets.json", path, sizeof path);
     FILE *file = fopen(path, "wb");
-    if (CHECK(file != NULL)) {
-        fputs(text, file);
-        fclose(file);
-        build_do(b, sbit_latency_load(b->ctx, path, &times, &b->error), text);
-        remove(path);
+    if (!CHECK(file != NULL)) {
+        return SBIT_ERR_IO;
     }
+    fputs(text, file);
+    fclose(file);
+    const sbit_status status = sbit_latency_load(b->ctx, path, out, &b->error);
+    remove(path);
+    return status;
+}
+
+static sbit_latency *table_of(build *b, const char *text)
+{
+    sbit_latency *times = NULL;
+    build_do(b, table_load(b, text, &times), text);
     return times;
 }
 
@@ -156,6 +163,28 @@ TEST(times_below_the_first_go_on_evenly)
     build_end(&b);
 }
 
+/* A channel less of both groups leaves of the budget what one of them needs to stay: 10 us a channel. */
+TEST(what_a_step_leaves_goes_to_groups_in_front)
+{
+    build b;
+    sbit_sparse_budget budget;
+    sbit_sparse *sparse = ten_and_ten(&b, "SEARCH: uniform");
+    memset(&budget, 0, sizeof budget);
+    if (!b.failed) {
+        budget.times = table_of(&b, "{\"microseconds\": {\"aa\": [4, 10, 40, 100], \"bb\": [1, 0], "
+                                    "\"zz\": [8, 10, 80, 100], \"relu\": [1, 0], \"relu2\": [1, 0]}}");
+        for (int us = 200; us >= 20; us -= 10) {
+            budget.latency = us / 200.0;
+            CHECK_OK(sbit_sparse_fit(sparse, &budget, NULL, &b.error), b.error);
+            CHECK_EQ_I64(kept_of(sparse, 0), (us + 10) / 20);
+            CHECK_EQ_I64(kept_of(sparse, 1), us / 20);
+        }
+        sbit_latency_destroy(budget.times);
+    }
+    sbit_sparse_destroy(sparse);
+    build_end(&b);
+}
+
 /* A table says where it was measured: another machine, other threads are told; another model refused. */
 TEST(tables_of_elsewhere_are_told)
 {
@@ -190,6 +219,10 @@ TEST(tables_of_elsewhere_are_told)
         budget.times = table_of(&b, "{\"microseconds\": {\"somebody_else\": [40, 100]}}");
         CHECK_STATUS(sbit_sparse_fit(sparse, &budget, NULL, &b.error), SBIT_ERR_CONFIG, b.error);
         CHECK_CONTAINS(b.error.message, "of another model");
+        for (int i = 0; i < 2; i++) {
+            snprintf(text, sizeof text, "{\"lanes\": %s, %s}", i == 0 ? "0" : "[16]", nodes);
+            CHECK_STATUS(table_load(&b, text, &times), SBIT_ERR_CONFIG, b.error);
+        }
         sbit_latency_destroy(budget.times);
     }
     sbit_sparse_destroy(sparse);
@@ -209,16 +242,18 @@ static double machine_of(const int64_t *kept)
            machine_us(kept[2], 10);
 }
 
-/* Measured at the ratios that sbit_latency_measure takes. Along the line that was measured what a search
- * ends with takes on that machine what the budget says within 5 %; far from it - one layer with 2 of 80
- * channels - within 15 %, which is why a table that is being made is measured there once more. */
+/* A table of five ratios. Of works as they are (older tables), what a search ends with takes on that machine
+ * what the budget says within 5 % along the line that was measured, and within 15 % far from it - one layer
+ * with 2 of 80 channels. A table that knows the steps is exact: no search ends above the budget, and
+ * below it by less than a step of one layer. */
 TEST(a_budget_of_time_is_true_on_a_machine_of_steps)
 {
     static const char *const searches[] = {"uniform", "annealing, ANNEALING.STEPS: 12"};
     static const char *const names[] = {"aa", "bb", "cc", "zz"};
     static const double ratios[] = {0.9, 0.75, 0.5, 0.25, 0.0};
     const int64_t whole[] = {64, 96, 80};
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
+        const double below = k == 0 ? 0.05 : k == 1 ? 0.15 : 0.07, above = k < 2 ? below : 1e-9;
         char text[2000];
         int used = 0;
         build b;
@@ -232,10 +267,10 @@ TEST(a_budget_of_time_is_true_on_a_machine_of_steps)
         y = budget_conv(&b, "cc", y, "80,96,1,1", NULL);
         build_output(&b, budget_conv(&b, "zz", y, "10,80,1,1", NULL));
         used = snprintf(text, sizeof text, "SPARSER: {TYPE: structured, STRATEGY: l1norm, SEARCH: %s}\n",
-                        searches[k]);
+                        searches[k % 2]);
         build_do(&b, sbit_sconfig_read(b.ctx, text, (size_t)used, &config, &b.error), text);
         if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
-            used = snprintf(text, sizeof text, "{\"microseconds\": {");
+            used = snprintf(text, sizeof text, "{%s\"microseconds\": {", k < 2 ? "" : "\"lanes\": 16, ");
             for (int n = 0; n < 4; n++) {
                 used += snprintf(text + used, sizeof text - (size_t)used, "%s\"%s\": [", n > 0 ? ", " : "",
                                  names[n]);
@@ -244,8 +279,9 @@ TEST(a_budget_of_time_is_true_on_a_machine_of_steps)
                     for (int i = 0; i < 3; i++) {
                         side[i + 1] = whole[i] - (int64_t)floor(ratios[r] * (double)whole[i] + 1e-9);
                     }
+                    const int64_t filled = k < 2 ? side[n + 1] : (side[n + 1] + 15) / 16 * 16;
                     used += snprintf(text + used, sizeof text - (size_t)used, "%s%lld, %g", r > 0 ? ", " : "",
-                                     (long long)(4 * side[n] * side[n + 1]), machine_us(side[n], side[n + 1]));
+                                     (long long)(4 * side[n] * filled), machine_us(side[n], side[n + 1]));
                 }
                 used += snprintf(text + used, sizeof text - (size_t)used, "]");
             }
@@ -261,7 +297,7 @@ TEST(a_budget_of_time_is_true_on_a_machine_of_steps)
                     kept[g] = kept_of(sparse, g);
                 }
                 const double off = machine_of(kept) / machine_of(whole) / budget.latency - 1.0;
-                CHECK_MSG(fabs(off) <= (k == 0 ? 0.05 : 0.15), "%s %g: %d %d %d, %+.3f", searches[k], budget.latency,
+                CHECK_MSG(off >= -below && off <= above, "%d %s %g: %d %d %d, %+.3f", k, searches[k % 2], budget.latency,
                           (int)kept[0], (int)kept[1], (int)kept[2], off);
             }
             sbit_latency_destroy(budget.times);

@@ -4,13 +4,15 @@
  * interpolated.
  */
 #include "../config/config_private.h"
+#include "../kernels/last_private.h"
 #include "latency_private.h"
 
+#include <stdlib.h> /* qsort */
+
 enum {
-    SBIT__LATENCY_TURNS = 40, /* at most, and ... */
-    SBIT__LATENCY_LEAST = 5
+    SBIT__LATENCY_LEAST = 5,    /* turns, however long they take ... */
+    SBIT__LATENCY_NS = 7500000u /* ... beyond that of each */
 };
-#define SBIT__LATENCY_NS 300000000u /* ... as long as that, but LEAST turns */
 
 /* >>latency table */
 
@@ -21,7 +23,9 @@ SBIT__FN sbit_status sbit__latency_make(sbit_ctx *ctx, sbit_latency **out, sbit_
     if (latency == NULL) {
         return sbit__fail_oom(error, sizeof *latency);
     }
+    const sbit__last_kernels *kernels = sbit__last_kernels_of(sbit_ctx_isa(ctx));
     latency->ctx = ctx;
+    latency->lanes = kernels != NULL ? kernels->lanes : 1;
     sbit__arena_init(&latency->arena, sbit_ctx_allocator(ctx));
     sbit__map_init(&latency->index, sbit_ctx_allocator(ctx));
     *out = latency;
@@ -124,16 +128,20 @@ static const sbit_value_info *sbit__latency_output(const sbit_graph *graph, cons
     return i < node->output_count ? sbit_graph_value(graph, node->outputs[i]) : NULL;
 }
 
-SBIT__FN double sbit__latency_work(const sbit_graph *graph, const sbit_node *node)
+SBIT__FN double sbit__latency_work(const sbit_latency *latency, const sbit_graph *graph,
+                                   const sbit_node *node)
 {
-    const int64_t macs = sbit_graph_node_macs(graph, node->id);
-    double count = 1.0;
+    const int64_t macs = sbit_graph_node_macs(graph, node->id), lanes = latency->lanes;
     const sbit_value_info *output = sbit__latency_output(graph, node);
-    for (int32_t i = 0; output != NULL && i < output->type.rank; i++) {
+    const int32_t rank = output != NULL ? output->type.rank : 0;
+    const int32_t channels = strstr(node->op_type, "Conv") != NULL ? 1 : rank - 1;
+    double count = 1.0, filled = 1.0;
+    for (int32_t i = 0; i < rank; i++) {
         const int64_t size = output->type.dims[i].value;
         count *= size > 0 ? (double)size : 1.0;
+        filled = i == channels && size > 0 ? (double)((size + lanes - 1) / lanes * lanes) / (double)size : filled;
     }
-    return macs > 0 ? (double)macs : count;
+    return macs > 0 ? (double)macs * filled : count;
 }
 
 SBIT__FN const char *sbit__latency_name(const sbit_graph *graph, const sbit_node *node)
@@ -155,9 +163,10 @@ SBIT__FN sbit_status sbit__timing_open(sbit__timing *t, sbit_graph *graph, sbit_
     t->count = sbit_session_profile(t->session, NULL, 0);
     t->nodes = (sbit_node_profile *)sbit__arena_array(&t->arena, t->count + 1, sizeof *t->nodes);
     t->before = (uint64_t *)sbit__arena_array(&t->arena, t->count + 1, sizeof *t->before);
-    t->least = (double *)sbit__arena_array(&t->arena, t->count + 1, sizeof *t->least);
-    return t->nodes == NULL || t->before == NULL || t->least == NULL
-               ? sbit__fail_oom(error, t->count * sizeof *t->nodes)
+    t->ns = (double *)sbit__arena_array(&t->arena, t->count + 1, sizeof *t->ns);
+    t->turns = (double *)sbit__arena_array(&t->arena, (t->count + 1) * SBIT__LATENCY_TURNS, sizeof *t->turns);
+    return t->nodes == NULL || t->before == NULL || t->ns == NULL || t->turns == NULL
+               ? sbit__fail_oom(error, t->count * SBIT__LATENCY_TURNS * sizeof *t->turns)
                : SBIT_OK;
 }
 
@@ -169,10 +178,16 @@ SBIT__FN void sbit__timing_close(sbit__timing *t)
     }
 }
 
-/* So many runs in a row, and how long each node took in one of them. */
-static sbit_status sbit__timing_some(sbit__timing *t, int64_t runs, bool first, uint64_t *spent,
+/* A turn: so many runs in a row, and how long each node and the whole took in one of them. A run before
+ * brings back what the others have driven out of the caches. */
+static sbit_status sbit__timing_some(sbit__timing *t, int64_t runs, int turn, uint64_t *spent,
                                      sbit_error *error)
 {
+    SBIT__TRY(sbit_session_run(t->session, error));
+    sbit_session_profile(t->session, t->nodes, t->count);
+    for (size_t i = 0; i < t->count; i++) {
+        t->before[i] = t->nodes[i].nanoseconds;
+    }
     const uint64_t begin = sbit__now_ns();
     for (int64_t i = 0; i < runs; i++) {
         SBIT__TRY(sbit_session_run(t->session, error));
@@ -180,30 +195,67 @@ static sbit_status sbit__timing_some(sbit__timing *t, int64_t runs, bool first, 
     *spent = sbit__now_ns() - begin;
     sbit_session_profile(t->session, t->nodes, t->count);
     for (size_t i = 0; i < t->count; i++) {
-        const double now = (double)(t->nodes[i].nanoseconds - t->before[i]) / (double)runs;
-        t->before[i] = t->nodes[i].nanoseconds;
-        t->least[i] = first || now < t->least[i] ? now : t->least[i];
+        t->turns[i * SBIT__LATENCY_TURNS + (size_t)turn] =
+            (double)(t->nodes[i].nanoseconds - t->before[i]) / (double)runs;
     }
+    t->turns[t->count * SBIT__LATENCY_TURNS + (size_t)turn] = (double)(*spent + 1) / (double)runs;
     return SBIT_OK;
 }
 
-/* Short runs are timed together: some clocks count microseconds. */
-SBIT__FN sbit_status sbit__timing_run(sbit__timing *list, size_t count, sbit_error *error)
+static int sbit__timing_ascending(const void *a, const void *b)
 {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The median over the turns of `row` through what the whole of `first` took. */
+static double sbit__timing_share(const sbit__timing *t, size_t row, const sbit__timing *first, int turns)
+{
+    double shares[SBIT__LATENCY_TURNS];
+    for (int i = 0; i < turns; i++) {
+        shares[i] = t->turns[row * SBIT__LATENCY_TURNS + (size_t)i] /
+                    first->turns[first->count * SBIT__LATENCY_TURNS + (size_t)i];
+    }
+    qsort(shares, (size_t)turns, sizeof shares[0], sbit__timing_ascending);
+    return 0.5 * (shares[(turns - 1) / 2] + shares[turns / 2]);
+}
+
+static void sbit__timing_sum(sbit__timing *t, const sbit__timing *first, int turns)
+{
+    const double *wholes = first->turns + first->count * SBIT__LATENCY_TURNS;
+    double least = wholes[0], sum = 0.0;
+    for (int i = 1; i < turns; i++) {
+        least = wholes[i] < least ? wholes[i] : least;
+    }
+    for (size_t i = 0; i < t->count; i++) {
+        t->ns[i] = sbit__timing_share(t, i, first, turns);
+        sum += t->ns[i];
+    }
+    const double scale = sum > 0.0 ? least * sbit__timing_share(t, t->count, first, turns) / sum : 0.0;
+    for (size_t i = 0; i < t->count; i++) {
+        t->ns[i] *= scale;
+    }
+}
+
+/* Short runs are timed together: some clocks count microseconds. */
+SBIT__FN sbit_status sbit__timing_run(sbit__timing *list, size_t count, int turns, sbit_error *error)
+{
+    const uint64_t most = (uint64_t)count * (uint64_t)turns * SBIT__LATENCY_NS;
     uint64_t spent = 0, all = 0;
+    int turn = 0;
     for (size_t k = 0; k < count; k++) {
-        SBIT__TRY(sbit__timing_some(&list[k], 2, true, &spent, error)); /* warms up */
-        SBIT__TRY(sbit__timing_some(&list[k], 1, true, &spent, error));
+        SBIT__TRY(sbit__timing_some(&list[k], 1, 0, &spent, error));
         list[k].together = (int64_t)(spent < 2000 ? 1000 : 2000000 / spent + 1);
     }
-    for (int turn = 0; turn < SBIT__LATENCY_TURNS &&
-                       (turn < SBIT__LATENCY_LEAST || all < count * SBIT__LATENCY_NS);
-         turn++) {
+    for (; turn < turns && (turn < SBIT__LATENCY_LEAST || all < most); turn++) {
         for (size_t i = 0; i < count; i++) {
             sbit__timing *t = &list[turn % 2 == 0 ? i : count - 1 - i];
-            SBIT__TRY(sbit__timing_some(t, t->together, turn == 0, &spent, error));
+            SBIT__TRY(sbit__timing_some(t, t->together, turn, &spent, error));
             all += spent;
         }
+    }
+    for (size_t k = 0; k < count; k++) {
+        sbit__timing_sum(&list[k], &list[0], turn);
     }
     return SBIT_OK;
 }
@@ -221,6 +273,7 @@ SPARSEBIT_API sbit_status sbit_latency_save(const sbit_latency *latency, const c
     sbit_json_text(&json, "isa", sbit_isa_name(sbit_ctx_isa(latency->ctx)));
     sbit_json_int(&json, "threads", sbit_ctx_threads(latency->ctx));
     sbit_json_text(&json, "machine", sbit__cpu_name(machine));
+    sbit_json_int(&json, "lanes", latency->lanes); /* that works were filled up to */
     sbit_json_open(&json, "microseconds", '{'); /* of every node: [work, time, work, time ...] */
     for (size_t i = 0; i < latency->count; i++) {
         const sbit__latency_node *node = &latency->nodes[i];
@@ -270,6 +323,10 @@ static sbit_status sbit__latency_read(sbit_latency *latency, const sbit_yaml *ro
     for (size_t i = 0; root->kind == SBIT_YAML_MAP && i < root->count; i++) {
         const sbit_yaml *at = &root->items[i];
         table = sbit__streq(at->key, "microseconds") && at->kind == SBIT_YAML_MAP ? at : table;
+        if (sbit__streq(at->key, "lanes") && (at->kind != SBIT_YAML_SCALAR || !sbit__parse_i64(at->text, &latency->lanes) ||
+                                              latency->lanes < 1 || latency->lanes > 1024)) {
+            return sbit__latency_bad(at, error);
+        }
         sbit__latency_origin(latency->ctx, at);
     }
     for (size_t i = 0; table != NULL && i < table->count; i++) {
@@ -300,6 +357,7 @@ SPARSEBIT_API sbit_status sbit_latency_load(sbit_ctx *ctx, const char *path, sbi
     status = status == SBIT_OK ? sbit__latency_make(ctx, &latency, error) : status;
     if (status == SBIT_OK) {
         latency->loaded = true;
+        latency->lanes = 1; /* older tables: works as they are */
         status = sbit__latency_read(latency, sbit_yaml_root(doc), error);
     }
     sbit_yaml_destroy(doc);
@@ -311,4 +369,3 @@ SPARSEBIT_API sbit_status sbit_latency_load(sbit_ctx *ctx, const char *path, sbi
     *out = latency;
     return SBIT_OK;
 }
-#undef SBIT__LATENCY_NS

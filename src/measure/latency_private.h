@@ -13,6 +13,8 @@
 extern "C" {
 #endif
 
+enum { SBIT__LATENCY_TURNS = 40 }; /* at most */
+
 typedef struct sbit__moment {
     double work, us;
 } sbit__moment;
@@ -29,6 +31,7 @@ struct sbit_latency {
     sbit__map index;
     sbit__latency_node *nodes;
     size_t count, capacity;
+    int64_t lanes; /* channels that kernels make at once */
     bool loaded;
 };
 
@@ -40,26 +43,32 @@ SBIT__FN sbit_status sbit__latency_put(sbit_latency *latency, const char *name, 
                                        double us, sbit_error *error);
 /* Microseconds for some work. */
 SBIT__FN double sbit__latency_at(const sbit__latency_node *node, double work);
-/* Multiply-accumulates, else elements of the output; the name that the table knows a node by. */
-SBIT__FN double sbit__latency_work(const sbit_graph *graph, const sbit_node *node);
+/* Multiply-accumulates, with output channels filled up to `lanes`, else elements of the output. */
+SBIT__FN double sbit__latency_work(const sbit_latency *latency, const sbit_graph *graph,
+                                   const sbit_node *node);
+/* The name that the table knows a node by. */
 SBIT__FN const char *sbit__latency_name(const sbit_graph *graph, const sbit_node *node);
 
-/* The shortest time of every node of a graph, over some runs. */
+/* The times of the nodes of a graph, which add up to what it takes. */
 typedef struct sbit__timing {
     sbit_graph *graph;
     sbit_session *session; /* whose inputs are to be set */
     sbit__arena arena;
     sbit_node_profile *nodes;
     uint64_t *before;
-    double *least; /* nanoseconds */
+    double *turns; /* [count + 1][TURNS]: of the nodes, and of the whole */
+    double *ns;    /* of the nodes, in one run */
     size_t count;
     int64_t together; /* runs that are timed in a row */
 } sbit__timing;
 /* Borrows the graph. Also after an error: close. */
 SBIT__FN sbit_status sbit__timing_open(sbit__timing *t, sbit_graph *graph, sbit_error *error);
 SBIT__FN void sbit__timing_close(sbit__timing *t);
-/* Runs several in turns, forth and back, so that none has the machine's better moments. */
-SBIT__FN sbit_status sbit__timing_run(sbit__timing *list, size_t count, sbit_error *error);
+/* Runs several in turns, forth and back: each time is the median of its shares of what the first
+ * graph took in the same turn - a machine's pace changes from one second to the next -, times the
+ * first one's shortest. */
+SBIT__FN sbit_status sbit__timing_run(sbit__timing *list, size_t count, int turns,
+                                      sbit_error *error);
 
 #ifdef __cplusplus
 }

@@ -59,7 +59,7 @@ static double sbit__by_time_sum(const sbit__by_time *t, const sbit__timing *timi
 {
     double sum = 0.0;
     for (size_t i = 0; i < timing->count; i++) {
-        const double here = 1e-3 * timing->least[i];
+        const double here = 1e-3 * timing->ns[i];
         sum += here;
         if (us != NULL) {
             us[sbit__by_time_owner(t, timing->graph, timing->nodes[i].node)] += here;
@@ -96,7 +96,7 @@ static sbit_status sbit__by_time_run(const sbit__by_time *t, sbit_graph *const g
             }
         }
     }
-    status = status == SBIT_OK ? sbit__timing_run(timing, 2, error) : status;
+    status = status == SBIT_OK ? sbit__timing_run(timing, 2, SBIT__LATENCY_TURNS, error) : status;
     for (int k = 0; k < 2; k++) {
         if (status == SBIT_OK) {
             sums[k] = sbit__by_time_sum(t, &timing[k], keep ? t->us + (size_t)k * t->nodes : NULL);
@@ -136,7 +136,7 @@ static sbit_status sbit__by_time_put(const sbit__by_time *t, sbit_node_id id, bo
     char text[240];
     const sbit_node *node = sbit_graph_node(t->quant->graph, id);
     sbit__by_time_key(t->quant->graph, node, integers, text, sizeof text);
-    return sbit__latency_put(t->times, text, sbit__latency_work(t->quant->graph, node), us, error);
+    return sbit__latency_put(t->times, text, sbit__latency_work(t->times, t->quant->graph, node), us, error);
 }
 
 static sbit_status sbit__by_time_measure(sbit__by_time *t, const sbit_unit *units, size_t count,
@@ -165,7 +165,7 @@ static size_t sbit__by_time_choose(sbit__by_time *t, const sbit_unit *units, siz
     for (size_t i = 0; i < count; i++) {
         const sbit_graph *graph = t->quant->graph;
         const sbit_node *node = sbit_graph_node(graph, units[i].node);
-        const double work = sbit__latency_work(graph, node);
+        const double work = sbit__latency_work(t->times, graph, node);
         char text[2][240];
         sbit__by_time_key(graph, node, true, text[0], sizeof text[0]);
         sbit__by_time_key(graph, node, false, text[1], sizeof text[1]);

@@ -6,7 +6,14 @@
 #include "../passes/passes_api.h"
 #include "sparse_private.h"
 
-enum { SBIT__LATENCY_RATIOS = 10 }; /* that the table is made with */
+#include <math.h> /* fabs */
+
+enum {
+    SBIT__LATENCY_RATIOS = 10, /* that the table is made with, ... */
+    SBIT__LATENCY_ROUNDS = 3,  /* ... so often - sessions have better and worse memory - ... */
+    SBIT__LATENCY_FEW = 15     /* ... with so many turns */
+};
+#define SBIT__LATENCY_OFF 0.1 /* what a result's time may be off by before the table learns it */
 
 /* >>graphs */
 
@@ -39,7 +46,7 @@ static double sbit__latency_sum(const sbit_latency *latency, const sbit_graph *g
         const sbit__latency_node *known =
             sbit__latency_find(latency, sbit__latency_name(graph, node));
         if (known != NULL) {
-            us += sbit__latency_at(known, sbit__latency_work(graph, node));
+            us += sbit__latency_at(known, sbit__latency_work(latency, graph, node));
         }
         *(known != NULL ? &macs : &unknown) += (double)sbit_graph_node_macs(graph, id);
     }
@@ -57,57 +64,79 @@ SBIT__FN sbit_status sbit__latency_of(const sbit_latency *latency, const sbit_sp
 }
 
 /* >>latency-left measuring */
-static sbit_status sbit__timing_take(const sbit__timing *t, double scale, sbit_latency *latency,
-                                     double *us, sbit_error *error)
+static double sbit__timing_total(const sbit__timing *t)
 {
-    *us = 0.0;
+    double us = 0.0;
+    for (size_t i = 0; i < t->count; i++) {
+        us += 1e-3 * t->ns[i];
+    }
+    return us;
+}
+
+/* To the table, which takes that part of it. */
+static sbit_status sbit__timing_put(const sbit__timing *t, double scale, double part, sbit_latency *latency,
+                                    sbit_error *error)
+{
     for (size_t i = 0; i < t->count; i++) {
         const sbit_node *node = sbit_graph_node(t->graph, t->nodes[i].node);
-        const double time = 1e-3 * t->least[i];
-        *us += time;
-        if (latency != NULL) {
-            SBIT__TRY(sbit__latency_put(latency, sbit__latency_name(t->graph, node),
-                                        sbit__latency_work(t->graph, node), time * scale, error));
-        }
+        const char *name = sbit__latency_name(t->graph, node);
+        const double work = sbit__latency_work(latency, t->graph, node);
+        const sbit__latency_node *known = part < 1.0 ? sbit__latency_find(latency, name) : NULL;
+        const double us = 1e-3 * t->ns[i] * scale, old = known != NULL ? sbit__latency_at(known, work) : us;
+        SBIT__TRY(sbit__latency_put(latency, name, work, old + part * (us - old), error));
     }
     return SBIT_OK;
 }
 
-/* Runs a graph: its time, and those of its nodes, times `scale`, to the table (NULL: none). */
-static sbit_status sbit__latency_run(const sbit_sparse *sparse, const sbit_graph *graph,
-                                     double scale, sbit_latency *latency, double *us,
-                                     sbit_error *error)
+static sbit_status sbit__latency_open(const sbit_sparse *sparse, const sbit_graph *graph, sbit__timing *t,
+                                      sbit_graph **simple, sbit_error *error)
 {
-    sbit__timing t;
-    sbit_graph *simple = NULL;
-    SBIT__TRY(sbit__latency_graph(sparse, graph, &simple, error));
-    sbit_status status = sbit__timing_open(&t, simple, error);
-    if (status == SBIT_OK) {
-        status = sbit__sparse_inputs(sparse, t.session, true, 1, &t.arena, error);
-    }
-    status = status == SBIT_OK ? sbit__timing_run(&t, 1, error) : status;
-    status = status == SBIT_OK ? sbit__timing_take(&t, scale, latency, us, error) : status;
-    sbit__timing_close(&t);
-    sbit_graph_destroy(simple);
-    return status;
+    SBIT__TRY(sbit__latency_graph(sparse, graph, simple, error));
+    SBIT__TRY(sbit__timing_open(t, *simple, error));
+    return sbit__sparse_inputs(sparse, t->session, true, 1, &t->arena, error);
 }
 
-/* What is left at present, likewise. */
-static sbit_status sbit__latency_left(sbit_sparse *sparse, double scale, sbit_latency *latency,
-                                      double *us, sbit_error *error)
+/* Runs what is left at present in turns with the whole: microseconds of both. Of times of what is left
+ * the table (NULL: none) learns that part, in its own time of the whole - if their share is expected and
+ * another, *changed. */
+static sbit_status sbit__latency_run(sbit_sparse *sparse, sbit_latency *latency, double expected,
+                                     double part, double us[2], bool *changed, sbit_error *error)
 {
-    sbit_graph *graph = NULL;
-    SBIT__TRY(sbit__sparse_left(sparse, &graph, error));
-    const sbit_status status = sbit__latency_run(sparse, graph, scale, latency, us, error);
-    sbit_graph_destroy(graph);
+    sbit__timing t[2];
+    sbit_graph *left = NULL, *simple[2] = {NULL, NULL};
+    const bool few = latency != NULL && !(expected > 0.0);
+    memset(t, 0, sizeof t);
+    SBIT__TRY(sbit__sparse_left(sparse, &left, error));
+    sbit_status status = sbit__latency_open(sparse, sparse->graph, &t[0], &simple[0], error);
+    status = status == SBIT_OK ? sbit__latency_open(sparse, left, &t[1], &simple[1], error) : status;
+    status = status == SBIT_OK ? sbit__timing_run(t, 2, few ? (int)SBIT__LATENCY_FEW : (int)SBIT__LATENCY_TURNS, error) : status;
+    if (status == SBIT_OK) {
+        us[0] = sbit__timing_total(&t[0]);
+        us[1] = sbit__timing_total(&t[1]);
+        *changed = fabs(us[1] - expected * us[0]) > SBIT__LATENCY_OFF * expected * us[0];
+    }
+    if (status == SBIT_OK && latency != NULL && *changed) {
+        const double table = sbit__latency_sum(latency, simple[0]);
+        status = sbit__timing_put(&t[1], table > 0.0 && us[0] > 0.0 ? table / us[0] : 1.0, part, latency,
+                                  error);
+    }
+    for (int k = 0; k < 2; k++) {
+        sbit__timing_close(&t[k]);
+        sbit_graph_destroy(simple[k]);
+    }
+    sbit_graph_destroy(left);
     return status;
 }
 
 SPARSEBIT_API sbit_status sbit_latency_now(sbit_sparse *sparse, double *before, double *after,
                                            sbit_error *error)
 {
-    SBIT__TRY(sbit__latency_run(sparse, sparse->graph, 1.0, NULL, before, error));
-    return sbit__latency_left(sparse, 1.0, NULL, after, error);
+    double us[2] = {0.0, 0.0};
+    bool changed = false;
+    const sbit_status status = sbit__latency_run(sparse, NULL, 0.0, 0.0, us, &changed, error);
+    *before = us[0];
+    *after = us[1];
+    return status;
 }
 
 static sbit_status sbit__latency_fill(sbit_sparse *sparse, const sbit_feed *feed,
@@ -120,15 +149,19 @@ static sbit_status sbit__latency_fill(sbit_sparse *sparse, const sbit_feed *feed
     if (all == NULL) {
         return sbit__fail_oom(error, count * sizeof *all);
     }
-    for (int r = 0; r < SBIT__LATENCY_RATIOS; r++) {
-        double us = 0.0;
+    for (int turn = 0; turn < SBIT__LATENCY_ROUNDS * SBIT__LATENCY_RATIOS; turn++) {
+        const double ratio = (double)(turn % SBIT__LATENCY_RATIOS) / (double)SBIT__LATENCY_RATIOS;
+        const double part = 1.0 / (double)(turn / SBIT__LATENCY_RATIOS + 1); /* of the mean of the rounds */
+        bool changed = false;
+        double us[2];
         for (size_t i = 0; i < count; i++) {
-            all[i] = (double)r / (double)SBIT__LATENCY_RATIOS;
+            all[i] = ratio;
         }
         sbit__alone_set(sparse, units, count, all);
         SBIT__TRY(sbit_sparse_select(sparse, feed, error));
-        SBIT__TRY(sbit__latency_left(sparse, 1.0, latency, &us, error));
-        SBIT__TRY(sbit__progress(sparse->ctx, "latency", r + 1, SBIT__LATENCY_RATIOS, error));
+        SBIT__TRY(sbit__latency_run(sparse, latency, 0.0, part, us, &changed, error));
+        SBIT__TRY(sbit__progress(sparse->ctx, "latency", turn + 1, SBIT__LATENCY_ROUNDS * SBIT__LATENCY_RATIOS,
+                                 error));
     }
     return SBIT_OK;
 }
@@ -155,16 +188,9 @@ SPARSEBIT_API sbit_status sbit_latency_measure(sbit_sparse *sparse, const sbit_f
 SBIT__FN sbit_status sbit__latency_check(sbit_latency *latency, sbit_sparse *sparse, double share,
                                          bool *changed, sbit_error *error)
 {
-    double before = 0.0, after = 0.0, table = 0.0;
+    double us[2];
     *changed = false;
-    if (latency->loaded) {
-        return SBIT_OK;
-    }
-    SBIT__TRY(sbit_latency_now(sparse, &before, &after, error));
-    *changed = after < 0.95 * share * before || after > 1.05 * share * before;
-    SBIT__TRY(sbit__latency_of(latency, sparse, sparse->graph, &table, error));
-    return *changed && before > 0.0
-               ? sbit__latency_left(sparse, table / before, latency, &after, error)
-               : SBIT_OK;
+    return latency->loaded ? SBIT_OK
+                           : sbit__latency_run(sparse, latency, share, 0.5, us, changed, error);
 }
-
+#undef SBIT__LATENCY_OFF

@@ -40,33 +40,43 @@ static sbit_status sbit__search_told(sbit_search *search, int64_t at, int64_t of
 
 /* >>along a line: ratios from what is added to all of `shape`, within 0 (or the floor) to MOST */
 
-static void sbit__search_shift(const sbit_search *search, const double *shape, double by,
+static void sbit__search_shift(const sbit_search *search, const double *shape, size_t units, double by,
                                double *ratios)
 {
-    for (size_t i = 0; i < search->unit_count; i++) {
+    for (size_t i = 0; i < units; i++) {
         const double r = shape[i] + by, least = search->floor != NULL ? search->floor[i] : 0.0;
         ratios[i] = r < least ? least : r > SBIT__SEARCH_MOST ? SBIT__SEARCH_MOST : r;
     }
 }
 
-/* The least that is added and meets the budget, to NEAR; where nothing does, MOST of all. */
+/* The least that is added and meets the budget, to NEAR; where nothing does, MOST of all. What that
+ * leaves of the budget (times go in steps) goes to units in front: they take the next less. */
 static sbit_status sbit__search_onto(sbit_search *search, const double *shape, double *ratios,
                                      sbit_error *error)
 {
     const size_t n = search->unit_count;
     double low = 0.0, high = 0.0; /* all ratios are 0; all are MOST */
+    size_t less = 0, more = n + 1; /* units in front that may; that may not */
+    sbit_search_point point;
     for (size_t i = 0; i < n; i++) {
         low = i == 0 || -shape[i] < low ? -shape[i] : low;
         high = i == 0 || SBIT__SEARCH_MOST - shape[i] > high ? SBIT__SEARCH_MOST - shape[i] : high;
     }
     while (high - low > SBIT__SEARCH_NEAR) {
         const double by = 0.5 * (low + high);
-        sbit_search_point point;
-        sbit__search_shift(search, shape, by, ratios);
+        sbit__search_shift(search, shape, n, by, ratios);
         SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
         *(point.over > 1.0 ? &low : &high) = by;
     }
-    sbit__search_shift(search, shape, high, ratios);
+    while (more - less > 1) {
+        const size_t at = less + (more - less) / 2;
+        sbit__search_shift(search, shape, n, high, ratios);
+        sbit__search_shift(search, shape, at, low, ratios);
+        SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
+        *(point.over > 1.0 ? &more : &less) = at;
+    }
+    sbit__search_shift(search, shape, n, high, ratios);
+    sbit__search_shift(search, shape, less, low, ratios);
     return SBIT_OK;
 }
 

@@ -494,8 +494,8 @@ SBIT__FN sbit_status sbit__sparse_left(sbit_sparse *sparse, sbit_graph **out, sb
 /* latency.c: microseconds of a graph, by the table. */
 SBIT__FN sbit_status sbit__latency_of(const sbit_latency *latency, const sbit_sparse *sparse,
                                       const sbit_graph *graph, double *us, sbit_error *error);
-/* Measures what is left at present; *changed: it is not that share of the whole to 5 %, and the table
- * knows now. Does nothing with tables that were loaded. */
+/* Measures what is left at present; *changed: it is not that share of the whole to 10 %, and the table
+ * has learned half of it. Does nothing with tables that were loaded. */
 SBIT__FN sbit_status sbit__latency_check(sbit_latency *latency, sbit_sparse *sparse, double share,
                                          bool *changed, sbit_error *error);
 
