@@ -10,9 +10,11 @@
 #include <stdlib.h> /* qsort */
 
 enum {
-    SBIT__LATENCY_LEAST = 5,    /* turns, however long they take ... */
-    SBIT__LATENCY_NS = 7500000u /* ... beyond that of each */
+    SBIT__LATENCY_LEAST = 3, /* turns, however long they take */
+    SBIT__LATENCY_RUNS = 10  /* of a turn, but ... */
 };
+#define SBIT__LATENCY_LONG 25000000u /* ... not longer than that, ... */
+#define SBIT__LATENCY_SHORT 2000000u /* ... nor shorter: some clocks count microseconds */
 
 /* >>latency table */
 
@@ -178,12 +180,14 @@ SBIT__FN void sbit__timing_close(sbit__timing *t)
     }
 }
 
-/* A turn: so many runs in a row, and how long each node and the whole took in one of them. A run before
- * brings back what the others have driven out of the caches. */
+/* A turn: so many runs in a row, and how long each node and the whole took in one of them. Runs before
+ * bring back what the others have driven out of the caches. */
 static sbit_status sbit__timing_some(sbit__timing *t, int64_t runs, int turn, uint64_t *spent,
                                      sbit_error *error)
 {
-    SBIT__TRY(sbit_session_run(t->session, error));
+    for (int64_t i = 0; i < runs / 3; i++) {
+        SBIT__TRY(sbit_session_run(t->session, error));
+    }
     sbit_session_profile(t->session, t->nodes, t->count);
     for (size_t i = 0; i < t->count; i++) {
         t->before[i] = t->nodes[i].nanoseconds;
@@ -237,15 +241,18 @@ static void sbit__timing_sum(sbit__timing *t, const sbit__timing *first, int tur
     }
 }
 
-/* Short runs are timed together: some clocks count microseconds. */
 SBIT__FN sbit_status sbit__timing_run(sbit__timing *list, size_t count, int turns, sbit_error *error)
 {
-    const uint64_t most = (uint64_t)count * (uint64_t)turns * SBIT__LATENCY_NS;
+    const uint64_t most = (uint64_t)count * (uint64_t)turns * SBIT__LATENCY_LONG;
     uint64_t spent = 0, all = 0;
     int turn = 0;
     for (size_t k = 0; k < count; k++) {
+        SBIT__TRY(sbit__timing_some(&list[k], 1, 0, &spent, error)); /* the first run */
         SBIT__TRY(sbit__timing_some(&list[k], 1, 0, &spent, error));
-        list[k].together = (int64_t)(spent < 2000 ? 1000 : 2000000 / spent + 1);
+        const int64_t least = (int64_t)(SBIT__LATENCY_SHORT / (spent + 1));
+        const int64_t most_runs = (int64_t)(SBIT__LATENCY_LONG / (spent + 1));
+        const int64_t runs = most_runs < SBIT__LATENCY_RUNS ? most_runs : (int64_t)SBIT__LATENCY_RUNS;
+        list[k].together = (runs > least ? runs : least) + 1;
     }
     for (; turn < turns && (turn < SBIT__LATENCY_LEAST || all < most); turn++) {
         for (size_t i = 0; i < count; i++) {
@@ -259,6 +266,8 @@ SBIT__FN sbit_status sbit__timing_run(sbit__timing *list, size_t count, int turn
     }
     return SBIT_OK;
 }
+#undef SBIT__LATENCY_LONG
+#undef SBIT__LATENCY_SHORT
 
 /* >>latency files */
 

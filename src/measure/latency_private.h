@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-enum { SBIT__LATENCY_TURNS = 40 }; /* at most */
+enum { SBIT__LATENCY_TURNS = 15 }; /* at most */
 
 typedef struct sbit__moment {
     double work, us;

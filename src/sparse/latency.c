@@ -11,7 +11,7 @@
 enum {
     SBIT__LATENCY_RATIOS = 10, /* that the table is made with, ... */
     SBIT__LATENCY_ROUNDS = 3,  /* ... so often - sessions have better and worse memory - ... */
-    SBIT__LATENCY_FEW = 15     /* ... with so many turns */
+    SBIT__LATENCY_FEW = 5      /* ... with so many turns */
 };
 #define SBIT__LATENCY_OFF 0.1 /* what a result's time may be off by before the table learns it */
 

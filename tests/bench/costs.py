@@ -6,7 +6,7 @@ gemm: products of floats beside the BLAS that numpy brings, of bytes beside the 
 load: from the file to the first run, and the process's memory, beside ONNX Runtime. quantize: beside
 its quantize_static, and the slow steps. prune: the command's time, and what the cut networks take; latency:
 the budgets of time alone, of one table that is measured once (both say whether issue 10's points 5, 7, 8 hold).
-Medians of SBIT_ROUNDS (7) interleaved rounds; SBIT_THREADS: "1 2". The sections that ran are replaced
+Medians of SBIT_ROUNDS (7) interleaved rounds; SBIT_THREADS: "1 2"; SBIT_NETWORKS: latency's. The sections that ran are replaced
 in tests/bench/RESULTS.md. Needs an idle machine.
 """
 import argparse
@@ -27,6 +27,7 @@ from peers import CIFAR, about, replace, source  # noqa: E402
 
 ROUNDS = int(os.environ.get("SBIT_ROUNDS") or 7)
 THREADS = [int(t) for t in (os.environ.get("SBIT_THREADS") or "1 2").split()]
+LATENCY_NETWORKS = (os.environ.get("SBIT_NETWORKS") or "resnet18w32 mobilenetv2").split()
 
 
 def cifar10(name):
@@ -263,29 +264,35 @@ def prune():
     return lines
 
 
+LATENCY_ASKED = (0.8, 0.7, 0.6, 0.5)
+
+
 def prune_latency():
     """Point 8: one table for all budgets; the same table gives the same file, within 10 % of what was asked."""
-    lines = ["", "| --latency asked | resnet18w32 | mobilenetv2 |", "|---|---|---|"]
-    for asked in (0.8, 0.6, 0.5):
-        row = []
-        for name in ("resnet18w32", "mobilenetv2"):
-            results = out("late.onnx"), out("again.onnx")
-            made = os.path.exists(out(name + ".json"))
-            for result in results if made else results[:1] + results:
-                process(c.TOOL, "prune", cifar10(name), "--latency", "%gx" % asked, "--latency-table", out(name + ".json"),
-                        "--threads", 1, "-o", result, "--force")
-            with open(results[0], "rb") as a, open(results[1], "rb") as b:
+    lines = ["", "| --latency, 1 thread | s with the table | s without | %s |" % " | ".join("%g" % a for a in LATENCY_ASKED),
+             "|---|---|---|" + "---|" * len(LATENCY_ASKED)]
+    for name in LATENCY_NETWORKS:
+        table, results, seconds = out(name + ".json"), [], []
+        for asked in LATENCY_ASKED:
+            files = [out("%s-%g-%d.onnx" % (name, asked, again)) for again in (0, 1)]
+            # the table is made by the first one
+            for result in files if results else files[:1] + files:
+                seconds.append(process(c.TOOL, "prune", cifar10(name), "--latency", "%gx" % asked, "--latency-table", table,
+                                       "--threads", 1, "-o", result, "--force")[0])
+            with open(files[0], "rb") as a, open(files[1], "rb") as b:
                 c.check(a.read() == b.read(), "%s --latency %gx: the same table, the same file" % (name, asked))
-            shares = []  # of runs side by side: the machine's pace changes from second to second
-            for _ in range(15):
-                times = [c.tool_json("bench", path, "--threads", 1, "--iters", 30)["median_ms"]
-                         for path in (cifar10(name), results[0])]
-                shares.append(times[1] / times[0])
-            share = statistics.median(shares)
-            row.append("%.2f" % share)
+            results.append(files[0])
+        shares = []  # of runs side by side: the machine's pace changes from second to second
+        for _ in range(15):
+            times = [c.tool_json("bench", path, "--threads", 1, "--iters", 30)["median_ms"]
+                     for path in [cifar10(name)] + results]
+            shares.append([time / times[0] for time in times[1:]])
+        shares = numpy.median(shares, axis=0)
+        for asked, share in zip(LATENCY_ASKED, shares):
             c.accept("pruning.latency.%s.%g" % (name, asked), share, 1.1 * asked, abs(share / asked - 1) <= 0.1,
                      "of the original")
-        lines.append("| %.2f | %s |" % (asked, " | ".join(row)))
+        lines.append("| %s | %.1f | %.1f | %s |" % (name, seconds[0], statistics.median(seconds[1:]),
+                                                    " | ".join("%.2f" % share for share in shares)))
         print(lines[-1], flush=True)
     return lines
 
