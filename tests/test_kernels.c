@@ -1520,6 +1520,41 @@ TEST(rows_and_columns_are_exchanged_and_zipped)
     }
 }
 
+/* Rows of whole vectors and rests, far from zero; in place. */
+TEST(rows_are_normalized)
+{
+    float x[71], y[72], scale[71], bias[71], stats[2];
+    for (int64_t i = 0; i < 71; i++) {
+        x[i] = 100.0f + (float)((i * 37) % 29);
+        scale[i] = 1.0f - (float)(i % 5);
+        bias[i] = (float)(i % 7);
+    }
+    for (int isa = 0; isa < SBIT_ISA_COUNT; isa++) {
+        const sbit__last_kernels *last = sbit__last_kernels_of((sbit_isa)isa);
+        for (int64_t n = 1; last != NULL && sbit_isa_available((sbit_isa)isa) && n < 72; n += 5) {
+            const bool centered = n % 2 != 0, plain = n % 3 == 0;
+            double mean = 0.0, squares = 0.0;
+            for (int64_t i = 0; i < n; i++) {
+                mean += centered ? (double)x[i] / (double)n : 0.0;
+            }
+            for (int64_t i = 0; i < n; i++) {
+                squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+            }
+            const double factor = 1.0 / sqrt(squares / (double)n + 0.5);
+            memcpy(y, x, sizeof x);
+            y[n] = -1.0f;
+            last->norm_row(n, y, plain ? NULL : scale, plain ? NULL : bias, centered, 0.5f, y, stats);
+            CHECK_NEAR((double)stats[0], mean, 1e-4);
+            CHECK_NEAR((double)stats[1], factor, 1e-5 * factor);
+            CHECK(y[n] == -1.0f);
+            for (int64_t i = 0; i < n; i++) {
+                const double v = ((double)x[i] - mean) * factor;
+                CHECK_NEAR((double)y[i], plain ? v : v * (double)scale[i] + (double)bias[i], 1e-4);
+            }
+        }
+    }
+}
+
 /* Products of 4 rows and 2, of whole vectors and rests, in images that lie apart. */
 TEST(products_of_rows_of_images)
 {

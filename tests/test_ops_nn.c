@@ -377,6 +377,33 @@ TEST(softmax_family_by_hand)
     }
 }
 
+/* Lines of up to four elements are turned, sixteen at a time. */
+TEST(softmax_of_short_lines)
+{
+    static const char *const dims[4] = {"37,2", "37,3", "37,4", "37,5"};
+    float x[37 * 5], wanted[37 * 5];
+    for (int n = 2; n <= 5; n++) {
+        for (int log_too = 0; log_too < 2; log_too++) {
+            nn t;
+            for (int i = 0; i < 37; i++) {
+                double sum = 0.0;
+                for (int k = 0; k < n; k++) {
+                    x[i * n + k] = (float)((i * 7 + k * 5) % 11) - 3.0f;
+                    sum += exp((double)x[i * n + k]);
+                }
+                for (int k = 0; k < n; k++) {
+                    const double share = exp((double)x[i * n + k]) / sum;
+                    wanted[i * n + k] = (float)(log_too ? log(share) : share);
+                }
+            }
+            nn_begin(&t, 13);
+            nn_feed(&t, SBIT_F32, dims[n - 2], x);
+            nn_node(&t, log_too ? "LogSoftmax" : "Softmax", NULL, 0, 1);
+            nn_expect(&t, wanted, 37 * n, 2e-6);
+        }
+    }
+}
+
 /* ---- convolutions */
 
 TEST(conv_three_by_three_of_ones)

@@ -93,6 +93,11 @@ enum {
     /* y = a * x + c */                                                                            \
     X(void, norm_scale,                                                                            \
       (int64_t rows, int64_t step, int64_t n, const float *x, float a, float c, float *y))         \
+    /* y = (x - mean) * factor * scale + bias: mean 0 unless centered, factor = 1 / sqrt(mean of (x -      \
+     * mean)^2 + epsilon), which come out as stats; scale, bias: NULL ok */                        \
+    X(void, norm_row,                                                                              \
+      (int64_t n, const float *x, const float *scale, const float *bias, bool centered,            \
+       float epsilon, float *y, float stats[2]))                                                   \
     /* dx = a * dy + b * x + c; dx may be dy */                                                    \
     X(void, norm_combine,                                                                          \
       (int64_t rows, int64_t step, int64_t n, const float *x, const float *dy, float a, float b,   \

@@ -4,6 +4,8 @@
  */
 #include "last_private.h"
 
+#include <math.h> /* sqrtf */
+
 static float sbit__last_end(const sbit__last_store *store, int64_t at, float sum)
 {
     sum += store->residual != NULL ? store->residual[at] : 0.0f;
@@ -103,6 +105,26 @@ SBIT__FN void sbit__norm_sums__ref(int64_t rows, int64_t step, int64_t n, const 
         sums[0] += v;
         sums[1] += v * u;
     }
+}
+
+SBIT__FN void sbit__norm_row__ref(int64_t n, const float *x, const float *scale, const float *bias,
+                                  bool centered, float epsilon, float *y, float stats[2])
+{
+    double sum = 0.0, squares = 0.0;
+    for (int64_t i = 0; centered && i < n; i++) {
+        sum += (double)x[i];
+    }
+    const float mean = (float)(sum / (double)n);
+    for (int64_t i = 0; i < n; i++) {
+        squares += (double)(x[i] - mean) * (double)(x[i] - mean);
+    }
+    const float factor = 1.0f / sqrtf((float)(squares / (double)n) + epsilon);
+    for (int64_t i = 0; i < n; i++) {
+        const float v = (x[i] - mean) * factor * (scale != NULL ? scale[i] : 1.0f);
+        y[i] = bias != NULL ? v + bias[i] : v;
+    }
+    stats[0] = mean;
+    stats[1] = factor;
 }
 
 SBIT__FN void sbit__norm_scale__ref(int64_t rows, int64_t step, int64_t n, const float *x, float a,

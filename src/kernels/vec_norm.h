@@ -1,4 +1,4 @@
-/* vec_norm.h: what BatchNormalization needs while training, over the vector operations of one
+/* vec_norm.h: rows of LayerNormalization; what BatchNormalization needs while training, over the vector operations of one
  * instruction set. >>vec_norm
  *
  * last_private.h says what the kernels do. Floats are added up in a block, doubles over the blocks.
@@ -116,6 +116,49 @@ SBIT__V_INLINE float SBIT__V(norm_all)(SBIT__V(vf) v)
         sum += (part[i] + part[i + 1]) + (part[i + 2] + part[i + 3]);
     }
     return sum;
+}
+
+SBIT__V_TARGET static void SBIT__V(norm_row)(int64_t n, const float *x, const float *scale,
+                                             const float *bias, bool centered, float epsilon,
+                                             float *y, float stats[2])
+{
+    const int64_t lanes = SBIT__V(lanes), whole = n - n % (2 * lanes);
+    float mean = 0.0f, sum = 0.0f;
+    SBIT__V(vf) a = SBIT__V(set_f32)(0.0f), b = a;
+    for (int64_t i = 0; centered && i < whole; i += 2 * lanes) {
+        a = SBIT__V(add_f32)(a, SBIT__V(load_f32)(x + i, lanes));
+        b = SBIT__V(add_f32)(b, SBIT__V(load_f32)(x + i + lanes, lanes));
+    }
+    if (centered) {
+        sum = SBIT__V(norm_all)(SBIT__V(add_f32)(a, b));
+        for (int64_t i = whole; i < n; i++) {
+            sum += x[i];
+        }
+        mean = sum / (float)n;
+    }
+    const SBIT__V(vf) m = SBIT__V(set_f32)(mean);
+    a = b = SBIT__V(set_f32)(0.0f);
+    for (int64_t i = 0; i < whole; i += 2 * lanes) {
+        const SBIT__V(vf) u = SBIT__V(sub_f32)(SBIT__V(load_f32)(x + i, lanes), m);
+        const SBIT__V(vf) v = SBIT__V(sub_f32)(SBIT__V(load_f32)(x + i + lanes, lanes), m);
+        a = SBIT__V(fma_f32)(u, u, a);
+        b = SBIT__V(fma_f32)(v, v, b);
+    }
+    sum = SBIT__V(norm_all)(SBIT__V(add_f32)(a, b));
+    for (int64_t i = whole; i < n; i++) {
+        sum += (x[i] - mean) * (x[i] - mean);
+    }
+    const float factor = 1.0f / sqrtf(sum / (float)n + epsilon);
+    const SBIT__V(vf) f = SBIT__V(set_f32)(factor);
+    for (int64_t i = 0; i < n; i += lanes) {
+        const int64_t left = n - i;
+        SBIT__V(vf) v = SBIT__V(mul_f32)(SBIT__V(sub_f32)(SBIT__V(load_f32)(x + i, left), m), f);
+        v = scale != NULL ? SBIT__V(mul_f32)(v, SBIT__V(load_f32)(scale + i, left)) : v;
+        v = bias != NULL ? SBIT__V(add_f32)(v, SBIT__V(load_f32)(bias + i, left)) : v;
+        SBIT__V(store_f32)(y + i, left, v);
+    }
+    stats[0] = mean;
+    stats[1] = factor;
 }
 
 SBIT__V_TARGET static void SBIT__V(norm_dots)(int64_t images, int64_t n, const float *const *rows,

@@ -8,7 +8,7 @@
 #include "q8_private.h"
 #include "rows_private.h"
 
-#include <math.h> /* INFINITY */
+#include <math.h> /* INFINITY, sqrtf */
 
 /* Before a loop whose bounds are constants. */
 #if defined(__clang__) && defined(__OPTIMIZE_SIZE__) /* it warns of what it leaves */

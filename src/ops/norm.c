@@ -7,6 +7,7 @@
  * bias belong to. Variance is the mean of squared distances (population), taken in a second pass.
  * Statistics are float32 as stash_type 1 asks, with sums of whole rows by vector kernels.
  */
+#include "../kernels/last_private.h"
 #include "elements_private.h"
 #include "gradient_private.h"
 #include "window_private.h"
@@ -345,7 +346,7 @@ static sbit_status sbit__rmsnorm_infer(const sbit_op_call *call, sbit_error *err
 }
 
 typedef struct sbit__layernorm_task {
-    const sbit_kernels *kernels;
+    const sbit__last_kernels *kernels;
     const float *x;
     float *y, *means, *factors;
     int64_t rows, inner;
@@ -372,33 +373,20 @@ static int64_t sbit__layernorm_at(const sbit__layernorm_task *task, const int64_
 static void sbit__layernorm_rows(void *user, int64_t begin, int64_t end, int32_t worker)
 {
     const sbit__layernorm_task *task = (const sbit__layernorm_task *)user;
-    const sbit_kernels *kernels = task->kernels;
     const int64_t n = task->inner;
     (void)worker;
     for (int64_t row = begin; row < end; row++) {
-        const float *x = task->x + row * n;
-        float *y = task->y + row * n;
-        float mean = 0.0f, factor = 0.0f;
-        if (task->centered) {
-            sbit__norm_moments(kernels, n, x, y, task->epsilon, &mean, &factor);
-        } else {
-            factor = 1.0f / sqrtf(kernels->f32_dot(n, x, x) / (float)n + task->epsilon);
-        }
-        kernels->f32_binary(SBIT__BINARY_MUL, n, task->centered ? y : x, 1, &factor, 0, y);
+        float *y = task->y + row * n, stats[2];
+        task->kernels->norm_row(n, task->x + row * n, task->plain ? task->scale : NULL,
+                                task->plain ? task->bias : NULL, task->centered, task->epsilon, y,
+                                stats);
         if (task->means != NULL) {
-            task->means[row] = mean;
+            task->means[row] = stats[0];
         }
         if (task->factors != NULL) {
-            task->factors[row] = factor;
+            task->factors[row] = stats[1];
         }
-        if (task->plain) {
-            kernels->f32_binary(SBIT__BINARY_MUL, n, y, 1, task->scale, 1, y);
-            if (task->bias != NULL) {
-                kernels->f32_binary(SBIT__BINARY_ADD, n, y, 1, task->bias, 1, y);
-            }
-            continue;
-        }
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; !task->plain && i < n; i++) {
             const int64_t at = row * n + i;
             y[i] *= task->scale[sbit__layernorm_at(task, task->scale_strides, at)];
             if (task->bias != NULL) {
@@ -455,7 +443,7 @@ static sbit_status sbit__layernorm_run_as(const sbit_op_call *call, bool centere
     SBIT__TRY(sbit__op_kept(call, &plan, sizeof plan, error));
     const int32_t axis = plan.axis;
     memset(&task, 0, sizeof task);
-    task.kernels = call->kernels;
+    task.kernels = sbit__last_of(call->ctx);
     task.x = (const float *)x->data;
     task.y = (float *)call->out[0]->data;
     task.means = centered ? sbit__norm_out(call, 1) : NULL;

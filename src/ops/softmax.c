@@ -4,11 +4,12 @@
  * From version 13 on the sums run along `axis` (default -1) alone. Before, the input counts as a
  * matrix whose columns are all dims from `axis` (default 1) on, and the sums run along its rows.
  * Both are lines of `length` elements at distance `inner`; lines at distance 1 are kernel calls,
- * others are worked on in strips of neighbouring lines.
+ * others are worked on in strips of neighbouring lines, and so are very short ones, once turned.
  *   Softmax     exp(x - max) / sum(exp(x - max))
  *   LogSoftmax  (x - max) - log(sum(exp(x - max)))
  *   Hardmax     1 for the first largest element, else 0
  */
+#include "../kernels/last_private.h"
 #include "elements_private.h"
 #include "gradient_private.h"
 #include "window_private.h"
@@ -16,6 +17,8 @@
 #include <math.h> /* logf, exp, log */
 
 #define SBIT__SOFTMAX_STRIP 128 /* lines side by side; floats at a time within a line */
+#define SBIT__SOFTMAX_SHORT 4   /* elements of a line, at most, that is turned, */
+#define SBIT__SOFTMAX_TURNED 16 /* with so many others */
 
 typedef enum sbit__softmax_kind {
     SBIT__SOFTMAX_PLAIN,
@@ -54,6 +57,7 @@ static sbit_status sbit__softmax_infer(const sbit_op_call *call, sbit_error *err
 typedef struct sbit__softmax_task {
     sbit__softmax_kind kind;
     const sbit_kernels *kernels;
+    const sbit__last_kernels *turns;
     const void *x; /* float, or double */
     void *y;
     int64_t outer, length, inner;
@@ -88,24 +92,6 @@ static void sbit__softmax_hard_line(int64_t n, int64_t step, const float *x, flo
     y[best * step] = 1.0f;
 }
 
-static void sbit__softmax_lines(void *user, int64_t begin, int64_t end, int32_t worker)
-{
-    const sbit__softmax_task *task = (const sbit__softmax_task *)user;
-    const int64_t n = task->length;
-    (void)worker;
-    for (int64_t line = begin; line < end; line++) {
-        const float *x = (const float *)task->x + line * n;
-        float *y = (float *)task->y + line * n;
-        if (task->kind == SBIT__SOFTMAX_PLAIN) {
-            task->kernels->f32_softmax(n, x, y);
-        } else if (task->kind == SBIT__SOFTMAX_LOG) {
-            sbit__softmax_log_line(task->kernels, n, x, y);
-        } else {
-            sbit__softmax_hard_line(n, 1, x, y);
-        }
-    }
-}
-
 /* `width` lines side by side: rows of the strip are combined into one maximum and sum per line. */
 static void sbit__softmax_strip(const sbit__softmax_task *task, const float *x, float *y,
                                 int64_t width)
@@ -134,6 +120,43 @@ static void sbit__softmax_strip(const sbit__softmax_task *task, const float *x, 
     for (int64_t i = 0; i < task->length; i++) {
         kernels->f32_binary(log ? SBIT__BINARY_SUB : SBIT__BINARY_DIV, width, y + i * step, 1, sum,
                             1, y + i * step);
+    }
+}
+
+/* Lines begin..end-1, turned so that they lie side by side. */
+static void sbit__softmax_turned(const sbit__softmax_task *task, int64_t begin, int64_t end)
+{
+    const int64_t n = task->length;
+    float turned[SBIT__SOFTMAX_SHORT * SBIT__SOFTMAX_TURNED];
+    sbit__softmax_task side = *task;
+    for (int64_t line = begin; line < end; line += side.inner) {
+        side.inner = end - line < SBIT__SOFTMAX_TURNED ? end - line : SBIT__SOFTMAX_TURNED;
+        task->turns->last_exchange(side.inner, n, (const float *)task->x + line * n, n, turned,
+                                   side.inner);
+        sbit__softmax_strip(&side, turned, turned, side.inner);
+        task->turns->last_exchange(n, side.inner, turned, side.inner, (float *)task->y + line * n, n);
+    }
+}
+
+static void sbit__softmax_lines(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__softmax_task *task = (const sbit__softmax_task *)user;
+    const int64_t n = task->length;
+    (void)worker;
+    if (n <= SBIT__SOFTMAX_SHORT && task->kind != SBIT__SOFTMAX_HARD) {
+        sbit__softmax_turned(task, begin, end);
+        return;
+    }
+    for (int64_t line = begin; line < end; line++) {
+        const float *x = (const float *)task->x + line * n;
+        float *y = (float *)task->y + line * n;
+        if (task->kind == SBIT__SOFTMAX_PLAIN) {
+            task->kernels->f32_softmax(n, x, y);
+        } else if (task->kind == SBIT__SOFTMAX_LOG) {
+            sbit__softmax_log_line(task->kernels, n, x, y);
+        } else {
+            sbit__softmax_hard_line(n, 1, x, y);
+        }
     }
 }
 
@@ -229,6 +252,7 @@ static sbit_status sbit__softmax_run_any(const sbit_op_call *call, sbit_error *e
     memset(&task, 0, sizeof task);
     task.kind = plan.kind;
     task.kernels = call->kernels;
+    task.turns = sbit__last_of(call->ctx);
     task.x = x->data;
     task.y = call->out[0]->data;
     task.outer = plan.outer;
@@ -307,6 +331,8 @@ static const sbit_op_row sbit__softmax_rows[] = {
 };
 
 #undef SBIT__SOFTMAX_STRIP
+#undef SBIT__SOFTMAX_SHORT
+#undef SBIT__SOFTMAX_TURNED
 #undef SBIT__SOFTMAX_ROW
 
 SBIT__FN const sbit_op_row *sbit__op_rows_softmax(size_t *count)
