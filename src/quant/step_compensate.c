@@ -1,14 +1,15 @@
 /* step_compensate.c: gains and biases in closed form make up for what quantization did to each
  * layer's output, and weights fitted for it. >>step-compensate
  *
- * After Fu et al. 2024 (QwT: least squares, no gradients), in the form that folds away: layer by
- * layer, weights that no other step has rounded first become the nearest to the least squares
- * solution for the inputs that the quantized model gives (they are the block's linear map, and need
- * no other); then y (float weights on float inputs) is fitted by a[c] y_q + b[c], where y_q is what the
- * quantized and compensated model so far gives. a goes into the weight's scale - the integers stay
- * - and b into the bias. Nothing is added to the graph unless OPERATOR asks for it (>>compensate-beside). All that is needed are the sums of x x^T
- * (>>layer), about the means: E[y y_q] = w M w_q, E[y_q^2] = w_q S w_q. A gain is left away where scales are powers
- * of two, fixed, or in blocks; one scale for the tensor takes one gain.
+ * After Fu et al. 2024 (QwT: least squares, no gradients), in the form that folds away. A layer is
+ * the smallest block, and its linear map its own weights: layer by layer, weights that no other step
+ * has rounded first become the nearest to the least squares solution for the inputs that the
+ * quantized model gives; then y (float weights on float inputs) is fitted by a[c] y_q + b[c], where
+ * y_q is what the quantized and compensated model so far gives. a goes into the weight's scale - the
+ * integers stay - and b into the bias. Nothing is added to the graph unless OPERATOR asks for the
+ * map of larger blocks, too (>>compensate-beside). All that is needed are the sums of x x^T
+ * (>>layer), about the means: E[y y_q] = w M w_q, E[y_q^2] = w_q S w_q. A gain is left away where
+ * scales are powers of two, fixed, or in blocks; one scale for the tensor takes one gain.
  */
 #include "layer_private.h"
 
