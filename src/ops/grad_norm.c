@@ -165,12 +165,18 @@ static void sbit__bn_piece(const sbit__bn *task, int64_t piece, int64_t *begin, 
     *end = rows * (piece + 1) / SBIT__BN_PIECES;
 }
 
+/* Rows of a block. */
+static int64_t sbit__bn_rows(int64_t channels)
+{
+    return sbit__larger(sbit__smaller(SBIT__BN_BLOCK / sbit__larger(channels, 1), 512), 32);
+}
+
 /* Sums of v and of v u around the centers in `factors`: v = dy or, where there is none, u. */
 static void sbit__bn_last_sums(void *user, int64_t first, int64_t last, int32_t worker)
 {
     const sbit__bn *task = (const sbit__bn *)user;
     const int64_t n = task->channels;
-    const int64_t most = sbit__larger(sbit__smaller(SBIT__BN_BLOCK / n, 512), 32);
+    const int64_t most = sbit__bn_rows(n);
     float *block = task->block + worker * 2 * n;
     for (int64_t piece = first; piece < last; piece++) {
         double *sums = task->pieces + piece * 2 * n;
@@ -203,7 +209,7 @@ static void sbit__bn_last_scale(void *user, int64_t first, int64_t last, int32_t
 {
     const sbit__bn *task = (const sbit__bn *)user;
     const int64_t n = task->channels;
-    const int64_t most = sbit__larger(sbit__smaller(SBIT__BN_BLOCK / n, 512), 32);
+    const int64_t most = sbit__bn_rows(n);
     (void)worker;
     for (int64_t piece = first; piece < last; piece++) {
         int64_t begin = 0, end = 0;
