@@ -1194,6 +1194,7 @@ typedef struct sbit__file {
 
 SBIT__FN sbit_status sbit__file_open(const sbit_allocator *a, const char *path, sbit__file *out,
                                      sbit_error *error);
+SBIT__FN bool sbit__file_missing(const char *path); /* nothing is there; false: who knows */
 /* Maps or reads `size` bytes at `offset` only; for external data and data sets. */
 SBIT__FN sbit_status sbit__file_open_range(const sbit_allocator *a, const char *path,
                                            uint64_t offset, size_t size, sbit__file *out,
@@ -2281,6 +2282,21 @@ static sbit_status sbit__file_fail(sbit_error *error, const char *path, const ch
                       sbit__file_reason(code));
 }
 
+SBIT__FN bool sbit__file_missing(const char *path)
+{
+#if SBIT__FILE_POSIX
+    struct stat info;
+    return stat(path, &info) != 0 && errno == ENOENT;
+#else
+    FILE *stream = fopen(path, "rb");
+    const int code = errno;
+    if (stream != NULL) {
+        fclose(stream);
+    }
+    return stream == NULL && code == ENOENT;
+#endif
+}
+
 /* An empty file has data too: callers may form pointers into it. */
 static void sbit__file_set(sbit__file *out, const sbit_allocator *a, const unsigned char *data,
                            size_t size, bool mapped)
@@ -2845,6 +2861,12 @@ static sbit_status sbit__file_refuse(const char *path, sbit_error *error)
 {
     return sbit__fail(error, SBIT_ERR_UNSUPPORTED, path,
                       "file '%.300s': file access is switched off (SPARSEBIT_NO_FILES)", path);
+}
+
+SBIT__FN bool sbit__file_missing(const char *path)
+{
+    (void)path;
+    return true;
 }
 
 SBIT__FN sbit_status sbit__file_open(const sbit_allocator *a, const char *path, sbit__file *out,

@@ -173,8 +173,20 @@ TEST(yaml_limits_depth_and_size)
     CHECK_STATUS(sbit_yaml_parse(ctx, deep, sizeof deep, &doc, &error), SBIT_ERR_CONFIG, error);
     CHECK_CONTAINS(error.message, "deeply");
     CHECK_STATUS(sbit_yaml_parse(ctx, "a: b\0c", 6, &doc, &error), SBIT_ERR_CONFIG, error);
-    char *large = (char *)calloc(1, (size_t)2 << 20);
-    CHECK_STATUS(sbit_yaml_parse(ctx, large, (size_t)2 << 20, &doc, &error), SBIT_ERR_LIMIT, error);
+    char *large = (char *)calloc(1, (size_t)32 << 20);
+    CHECK_STATUS(sbit_yaml_parse(ctx, large, (size_t)32 << 20, &doc, &error), SBIT_ERR_LIMIT, error);
+    size_t used = 0; /* tables of times have two keys for each layer */
+    for (int i = 0; i < 5000; i++) {
+        used += (size_t)sprintf(large + used, "key%d: %d\n", i, i);
+    }
+    if (CHECK_OK(sbit_yaml_parse(ctx, large, used, &doc, &error), error)) {
+        CHECK_EQ_I64((int64_t)sbit_yaml_root(doc)->count, 5000);
+        CHECK_STR(sbit_yaml_root(doc)->items[4999].key, "key4999");
+        sbit_yaml_destroy(doc);
+    }
+    used += (size_t)sprintf(large + used, "key7: 1\nkey3: 1\n"); /* the first in the text is named */
+    CHECK_STATUS(sbit_yaml_parse(ctx, large, used, &doc, &error), SBIT_ERR_CONFIG, error);
+    CHECK_CONTAINS(error.message, "5001:1");
     free(large);
     sbit_ctx_destroy(ctx);
 }

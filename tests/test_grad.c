@@ -1418,6 +1418,25 @@ static double linear_loss(const linear_case *c, const sbit_tensor *data, const f
     return loss;
 }
 
+/* Its states go back in blocks: of 256 tokens 35 are kept, not 258. */
+TEST(linear_attention_goes_back_in_little_memory)
+{
+    grad_run r;
+    sbit_session_memory memory;
+    grad_case c = grad_of("LinearAttention", "1,256,16", "1,256,16", "1,256,16");
+    c.opset = 27;
+    c.outputs = 2;
+    grad_attr(&c, build_int("q_num_heads", 1));
+    grad_attr(&c, build_int("kv_num_heads", 1));
+    grad_attr(&c, grad_text("update_rule", "linear"));
+    grad_build(&r, &c, SBIT_F32, 1);
+    if (!r.b.failed && grad_feed(&r)) {
+        sbit_session_memory_of(r.session, &memory);
+        CHECK_MSG(memory.activation_bytes < 300000, "%.0f", (double)memory.activation_bytes);
+    }
+    grad_end(&r);
+}
+
 /* LinearAttention has no float64: against differences of the definition, which is computed here. */
 TEST(linear_attention)
 {

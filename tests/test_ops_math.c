@@ -597,11 +597,12 @@ TEST(casts_to_and_from_text)
     check_op(9, "Cast", &in, 1, &to_text, 1, build_tensor(SBIT_STRING, "2", text));
     check_op(9, "Cast", &floats, 1, &to_text, 1, build_tensor(SBIT_STRING, "3", float_text));
     check_op(9, "Cast", &from, 1, &to_float, 1, F32("3", parsed));
-    const sbit_str large[] = {{"9007199254740993", 16}, {"18446744073709551615", 20}};
-    const uint64_t exact[] = {9007199254740993u, UINT64_MAX};
-    const sbit_tensor words = build_tensor(SBIT_STRING, "2", large);
+    const sbit_str large[] = {{"9007199254740993", 16}, {"9223372036854775809", 19}, {"18446744073709551615", 20},
+                              {"18446744073709551616", 20}};
+    const uint64_t exact[] = {9007199254740993u, 9223372036854775809u, UINT64_MAX, UINT64_MAX};
+    const sbit_tensor words = build_tensor(SBIT_STRING, "4", large);
     const sbit_attr to_u64 = attr_int("to", SBIT_U64);
-    check_op(9, "Cast", &words, 1, &to_u64, 1, build_tensor(SBIT_U64, "2", exact));
+    check_op(9, "Cast", &words, 1, &to_u64, 1, build_tensor(SBIT_U64, "4", exact));
     const int32_t i = -3;
     const float f = -3.0f;
     const sbit_tensor like[] = {F32("3", x), build_tensor(SBIT_C64, "1", x)};

@@ -1696,6 +1696,18 @@ TEST(by_time_leaves_float_what_integers_make_slower)
     }
 }
 
+TEST(by_time_refuses_a_table_that_cannot_be_read)
+{
+    static const char *const set[][2] = {{"STEPS", "[by_time]"}, {"STEP.BY_TIME.TABLE", SBIT_TEST_TMP}, {NULL, NULL}};
+    steps s;
+    steps_begin(&s, "residual", set);
+    build_do(&s.b, sbit_quant_calibrate(s.quant, &s.feed, &s.b.error), "calibrate");
+    CHECK_STATUS(sbit_quant_calc_qparams(s.quant, false, false, false, &s.b.error), SBIT_ERR_IO, s.b.error);
+    CHECK_CONTAINS(s.b.error.message, "cannot be read"); /* before anything was measured */
+    CHECK_CONTAINS(s.b.error.message, SBIT_TEST_TMP);
+    steps_end(&s);
+}
+
 /* ---- SmoothQuant: two channels of a LayerNormalization a hundred times too large, their weights a
  * hundred times too small */
 TEST(smooth_quant_moves_outliers_into_weights)

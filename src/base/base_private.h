@@ -186,6 +186,7 @@ typedef struct sbit__file {
 
 SBIT__FN sbit_status sbit__file_open(const sbit_allocator *a, const char *path, sbit__file *out,
                                      sbit_error *error);
+SBIT__FN bool sbit__file_missing(const char *path); /* nothing is there; false: who knows */
 /* Maps or reads `size` bytes at `offset` only; for external data and data sets. */
 SBIT__FN sbit_status sbit__file_open_range(const sbit_allocator *a, const char *path,
                                            uint64_t offset, size_t size, sbit__file *out,

@@ -100,6 +100,21 @@ static sbit_status sbit__file_fail(sbit_error *error, const char *path, const ch
                       sbit__file_reason(code));
 }
 
+SBIT__FN bool sbit__file_missing(const char *path)
+{
+#if SBIT__FILE_POSIX
+    struct stat info;
+    return stat(path, &info) != 0 && errno == ENOENT;
+#else
+    FILE *stream = fopen(path, "rb");
+    const int code = errno;
+    if (stream != NULL) {
+        fclose(stream);
+    }
+    return stream == NULL && code == ENOENT;
+#endif
+}
+
 /* An empty file has data too: callers may form pointers into it. */
 static void sbit__file_set(sbit__file *out, const sbit_allocator *a, const unsigned char *data,
                            size_t size, bool mapped)
@@ -664,6 +679,12 @@ static sbit_status sbit__file_refuse(const char *path, sbit_error *error)
 {
     return sbit__fail(error, SBIT_ERR_UNSUPPORTED, path,
                       "file '%.300s': file access is switched off (SPARSEBIT_NO_FILES)", path);
+}
+
+SBIT__FN bool sbit__file_missing(const char *path)
+{
+    (void)path;
+    return true;
 }
 
 SBIT__FN sbit_status sbit__file_open(const sbit_allocator *a, const char *path, sbit__file *out,

@@ -9,9 +9,10 @@
  */
 #include "config_private.h"
 
-#define SBIT__YAML_MAX_BYTES ((size_t)1 << 20)
+#include <stdlib.h> /* qsort */
+
+#define SBIT__YAML_MAX_BYTES ((size_t)1 << 24)
 #define SBIT__YAML_MAX_DEPTH 64
-#define SBIT__YAML_MAX_ENTRIES 4096 /* of one map: duplicates are looked for one by one */
 
 struct sbit_yaml_doc {
     sbit__arena arena;
@@ -153,6 +154,34 @@ static sbit_status sbit__yaml_push(sbit__yaml_cursor *c, sbit__yaml_list *list,
     return SBIT_OK;
 }
 
+static int sbit__yaml_by_key(const void *a, const void *b)
+{
+    const sbit_yaml *x = *(const sbit_yaml *const *)a, *y = *(const sbit_yaml *const *)b;
+    const int order = strcmp(x->key, y->key);
+    return order != 0 ? order : x < y ? -1 : x > y ? 1 : 0;
+}
+
+/* The first key of a map that stands there a second time is an error. */
+static sbit_status sbit__yaml_unique(sbit__yaml_cursor *c, const sbit_yaml *items, size_t count)
+{
+    const sbit_yaml *twice = NULL;
+    const sbit_yaml **sorted = (const sbit_yaml **)sbit__arena_array(c->arena, count, sizeof *sorted);
+    if (sorted == NULL) {
+        return sbit__fail_oom(c->error, count * sizeof *sorted);
+    }
+    for (size_t i = 0; i < count; i++) {
+        sorted[i] = &items[i];
+    }
+    qsort(sorted, count, sizeof sorted[0], sbit__yaml_by_key);
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(sorted[i - 1]->key, sorted[i]->key) == 0 && (twice == NULL || sorted[i] < twice)) {
+            twice = sorted[i];
+        }
+    }
+    return twice == NULL ? SBIT_OK
+                         : sbit__yaml_fail_at(c, twice->key_line, twice->key_column, "this key is given twice");
+}
+
 static sbit_status sbit__yaml_finish(sbit__yaml_cursor *c, const sbit__yaml_list *list,
                                      sbit_yaml *out)
 {
@@ -169,22 +198,7 @@ static sbit_status sbit__yaml_finish(sbit__yaml_cursor *c, const sbit__yaml_list
     }
     out->items = items;
     out->count = list->count;
-    return SBIT_OK;
-}
-
-static sbit_status sbit__yaml_push_entry(sbit__yaml_cursor *c, sbit__yaml_list *list,
-                                         const sbit_yaml *node)
-{
-    if (list->count >= SBIT__YAML_MAX_ENTRIES) {
-        return sbit__yaml_fail_at(c, node->key_line, node->key_column, "too many keys in one map");
-    }
-    for (const sbit__yaml_link *link = list->first; link != NULL; link = link->next) {
-        if (strcmp(link->node.key, node->key) == 0) {
-            return sbit__yaml_fail_at(c, node->key_line, node->key_column,
-                                      "this key is given twice");
-        }
-    }
-    return sbit__yaml_push(c, list, node);
+    return out->kind == SBIT_YAML_MAP ? sbit__yaml_unique(c, items, list->count) : SBIT_OK;
 }
 
 /* >>yaml scalars */
@@ -429,7 +443,7 @@ static sbit_status sbit__yaml_flow_items(sbit__yaml_cursor *c, bool is_map, sbit
         sbit_yaml node;
         memset(&node, 0, sizeof node);
         SBIT__TRY(sbit__yaml_flow_entry(c, is_map, &node));
-        SBIT__TRY(is_map ? sbit__yaml_push_entry(c, list, &node) : sbit__yaml_push(c, list, &node));
+        SBIT__TRY(sbit__yaml_push(c, list, &node));
         SBIT__TRY(sbit__yaml_next_token(c));
         if (sbit__yaml_peek(c, 0) == ',') {
             c->at++;
@@ -570,7 +584,7 @@ static sbit_status sbit__yaml_block_map(sbit__yaml_cursor *c, int32_t column, sb
         sbit__yaml_skip_blanks(c);
         c->at++; /* the ':' that sbit__yaml_at_key saw */
         SBIT__TRY(sbit__yaml_entry_value(c, column, true, &node));
-        SBIT__TRY(sbit__yaml_push_entry(c, list, &node));
+        SBIT__TRY(sbit__yaml_push(c, list, &node));
         SBIT__TRY(sbit__yaml_next_token(c));
     }
     return SBIT_OK;
@@ -662,7 +676,7 @@ SPARSEBIT_API sbit_status sbit_yaml_parse(sbit_ctx *ctx, const char *text, size_
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx, text or out is NULL");
     }
     if (size > SBIT__YAML_MAX_BYTES) {
-        return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "a YAML text may have at most 1 MiB");
+        return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "a YAML text may have at most 16 MiB");
     }
     const sbit_allocator *a = sbit_ctx_allocator(ctx);
     sbit_yaml_doc *doc = (sbit_yaml_doc *)sbit__calloc(a, 1, sizeof *doc);

@@ -9,8 +9,8 @@
  * offsets of group c / (Cin / og), and offset channel (group * K + k) * S + axis moves tap k along
  * `axis`.
  *
- * DeformConvGrad(x, w, offset, mask, dy) -> dx, dw, doffset, dmask, in float64: per image and group
- * dw += dy * columns', and what the columns get, dcolumns = W' * dy, goes to the cells that they
+ * DeformConvGrad(x, w, offset, mask, dy) -> dx, dw, doffset, dmask; products and dw in float64, dx, doffset and
+ * dmask added up in the tensors' own type: per image and group dw += dy * columns', and what the columns get, dcolumns = W' * dy, goes to the cells that they
  * were sampled from and, by the slope of the sample along each axis, to the offsets.
  */
 #include "elements_private.h"

@@ -592,20 +592,40 @@ static double sbit__cast_parse(sbit_str text)
     return sbit__parse_f64(copy[0] == '+' ? copy + 1 : copy, &value) ? value : 0.0;
 }
 
+/* An integer to the bit, where a double would round it; false: it is none. `text` is cut. */
+static bool sbit__cast_whole(char *text, sbit_dtype dtype, uint64_t *out)
+{
+    const size_t size = strlen(text);
+    int64_t head = 0;
+    if (sbit__parse_i64(text, &head) && (dtype == SBIT_I64 || head >= 0)) {
+        *out = (uint64_t)head;
+        return dtype == SBIT_I64 || dtype == SBIT_U64;
+    }
+    if (dtype != SBIT_U64 || size < 2) {
+        return false;
+    }
+    const uint64_t last = (uint64_t)(text[size - 1] - '0'); /* beyond 2^63: all digits but one fit */
+    text[size - 1] = '\0';
+    if (last > 9 || !sbit__parse_i64(text, &head) || head < 0 || (uint64_t)head > (UINT64_MAX - last) / 10) {
+        return false;
+    }
+    *out = (uint64_t)head * 10 + last;
+    return true;
+}
+
 static void sbit__cast_from_text(const sbit_tensor *x, sbit_tensor *y)
 {
     const sbit_str *text = (const sbit_str *)x->data;
     for (int64_t i = 0; i < sbit_tensor_count(x); i++) {
         char copy[32];
-        int64_t whole = 0;
+        uint64_t whole = 0;
         const bool fits = text[i].size > 0 && text[i].size < sizeof copy;
         if (fits) {
             memcpy(copy, text[i].data, text[i].size);
             copy[text[i].size] = '\0';
         }
-        if ((y->dtype == SBIT_I64 || y->dtype == SBIT_U64) && fits &&
-            sbit__parse_i64(copy, &whole) && (y->dtype == SBIT_I64 || whole >= 0)) {
-            memcpy((int64_t *)y->data + i, &whole, sizeof whole); /* a double would round it */
+        if (fits && sbit__cast_whole(copy, y->dtype, &whole)) {
+            memcpy((uint64_t *)y->data + i, &whole, sizeof whole);
         } else {
             sbit__tensor_set_f64(y, i, sbit__cast_parse(text[i]));
         }

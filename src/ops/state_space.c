@@ -259,7 +259,7 @@ typedef struct sbit__linear_back {
     const void *in[8];     /* as the node's inputs; NULL: none */
     void *out[6];
     double *rates;         /* [batch * kv_heads][length]: gradients of the rate */
-    double *states;        /* for each worker: [length + 1] states, D, r and du */
+    double *states;        /* for each worker: see _back_size */
     int64_t worker_size;
 } sbit__linear_back;
 
@@ -376,36 +376,65 @@ static void sbit__linear_back_token(const sbit__linear_back *b, int64_t token, i
     }
 }
 
+/* Tokens of a block: states in front of each block are kept, and those inside of the one at hand. */
+static int64_t sbit__linear_back_block(int64_t length)
+{
+    int64_t block = 1;
+    while (block * block < length) {
+        block++;
+    }
+    return block;
+}
+
+/* `state` from before the token to behind it; r [d_v] */
+static void sbit__linear_back_step(const sbit__linear_back *b, int64_t token, int64_t head,
+                                   double *state, double *r)
+{
+    const int64_t dv = b->l.v_size, k = sbit__linear_at(b, token, head, b->l.size);
+    const int64_t v = sbit__linear_at(b, token, head, dv);
+    const double own =
+        b->l.rate_heads > 0 ? sbit__linear_in(b, 5, sbit__linear_rate_at(b, token, head)) : 1.0;
+    sbit__linear_decayed(b, token, head, state, r);
+    for (int64_t i = 0; i < b->l.size * dv; i++) {
+        state[i] +=
+            sbit__linear_in(b, 1, k + i / dv) * own * (sbit__linear_in(b, 2, v + i % dv) - r[i % dv]);
+    }
+}
+
 static void sbit__linear_back_head(void *user, int64_t index, int32_t worker)
 {
     const sbit__linear_back *b = (const sbit__linear_back *)user;
     const sbit__linear_attention *l = &b->l;
     const int64_t dv = l->v_size, n = l->size * dv, head = index % l->kv_heads;
-    const int64_t first = index / l->kv_heads * l->length;
-    double *states = b->states + worker * b->worker_size;
-    double *d = states + (l->length + 1) * n, *r = d + n, *du = r + dv;
+    const int64_t first = index / l->kv_heads * l->length, block = sbit__linear_back_block(l->length);
+    const size_t bytes = (size_t)n * sizeof(double);
+    double *kept = b->states + worker * b->worker_size, *states = kept + (block + 1) * n;
+    double *d = states + (block + 1) * n, *r = d + n, *du = r + dv;
     for (int64_t i = 0; i < n; i++) {
         states[i] = b->in[3] != NULL ? sbit__linear_in(b, 3, index * n + i) : 0.0;
         d[i] = b->in[7] != NULL ? sbit__linear_in(b, 7, index * n + i) : 0.0;
     }
     for (int64_t t = 0; t < l->length; t++) {
-        const int64_t k = sbit__linear_at(b, first + t, head, l->size);
-        const int64_t v = sbit__linear_at(b, first + t, head, dv);
-        const double own =
-            l->rate_heads > 0 ? sbit__linear_in(b, 5, sbit__linear_rate_at(b, first + t, head)) : 1.0;
-        double *state = states + (t + 1) * n;
-        memcpy(state, state - n, (size_t)n * sizeof *state);
-        sbit__linear_decayed(b, first + t, head, state, r);
-        for (int64_t i = 0; i < n; i++) {
-            state[i] += sbit__linear_in(b, 1, k + i / dv) * own *
-                        (sbit__linear_in(b, 2, v + i % dv) - r[i % dv]);
+        if (t % block == 0) {
+            memcpy(kept + t / block * n, states, bytes);
         }
+        sbit__linear_back_step(b, first + t, head, states, r);
     }
-    for (int64_t t = l->length; t-- > 0;) {
-        sbit__linear_back_queries(b, first + t, head, states + (t + 1) * n, d);
-        memcpy(states + (t + 1) * n, states + t * n, (size_t)n * sizeof *d);
-        sbit__linear_back_token(b, first + t, head, states + (t + 1) * n, d, r, du,
-                                &b->rates[index * l->length + t]);
+    for (int64_t end = l->length, begin = 0; end > 0; end = begin) {
+        begin = (end - 1) / block * block;
+        memcpy(states, kept + begin / block * n, bytes);
+        for (int64_t t = begin; t < end; t++) {
+            double *state = states + (t - begin + 1) * n;
+            memcpy(state, state - n, bytes);
+            sbit__linear_back_step(b, first + t, head, state, r);
+        }
+        for (int64_t t = end; t-- > begin;) {
+            double *state = states + (t - begin) * n;
+            sbit__linear_back_queries(b, first + t, head, state + n, d);
+            memcpy(state + n, state, bytes);
+            sbit__linear_back_token(b, first + t, head, state + n, d, r, du,
+                                    &b->rates[index * l->length + t]);
+        }
     }
     for (int64_t i = 0; i < n; i++) {
         sbit__linear_put(b, 3, index * n + i, d[i]);
@@ -423,10 +452,10 @@ static sbit_status sbit__linear_back_infer(const sbit_op_call *call, sbit_error 
     return SBIT_OK;
 }
 
-/* Doubles of a worker. */
+/* Doubles of a worker: states of two block lengths, D, r and du. */
 static int64_t sbit__linear_back_size(int64_t length, int64_t size, int64_t v_size)
 {
-    return (length + 2) * size * v_size + 2 * v_size;
+    return (2 * sbit__linear_back_block(length) + 3) * size * v_size + 2 * v_size;
 }
 
 static sbit_status sbit__linear_back_prepare(const sbit_op_call *call, sbit_error *error)

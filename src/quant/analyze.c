@@ -127,13 +127,7 @@ static sbit_status sbit__own_batch(const sbit__owns *t, sbit__own *own, const sb
 static sbit_status sbit__own_feed(const sbit__owns *t, sbit_session *session,
                                   const sbit_batch *batch, sbit_error *error)
 {
-    for (size_t k = 0; k < batch->input_count; k++) {
-        if (batch->names == NULL) {
-            SBIT__TRY(sbit_session_set_input_at(session, k, &batch->inputs[k], error));
-        } else if (sbit_graph_find_value(t->quant->graph, batch->names[k]).idx != 0) {
-            SBIT__TRY(sbit_session_set_input(session, batch->names[k], &batch->inputs[k], error));
-        }
-    }
+    SBIT__TRY(sbit__batch_set(batch, t->quant->graph, session, error));
     return sbit_session_run(session, error);
 }
 

@@ -432,6 +432,19 @@ SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__batch_set(const sbit_batch *batch, const sbit_graph *graph,
+                                     sbit_session *session, sbit_error *error)
+{
+    for (size_t i = 0; i < batch->input_count; i++) {
+        if (batch->names == NULL) {
+            SBIT__TRY(sbit_session_set_input_at(session, i, &batch->inputs[i], error));
+        } else if (sbit_graph_find_value(graph, batch->names[i]).idx != 0) {
+            SBIT__TRY(sbit_session_set_input(session, batch->names[i], &batch->inputs[i], error));
+        }
+    }
+    return SBIT_OK;
+}
+
 /* Runs a batch of which `samples` count (-1: all). */
 static sbit_status sbit__quant_run(sbit_quant *quant, const char *const *names,
                                    const sbit_tensor *inputs, size_t input_count, int64_t samples,

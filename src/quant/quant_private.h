@@ -426,6 +426,10 @@ SBIT__FN sbit_status sbit__walk_on(sbit_ctx *ctx, sbit_graph *graph, const sbit_
 SBIT__FN sbit_status sbit__walk_both(sbit_walk *const *walks, sbit_node_id node, size_t input, sbit_walk_fn fn,
                                      void *user, sbit_error *error);
 
+/* A batch as the session's inputs, by number or by name; names that the graph lacks are left out. */
+SBIT__FN sbit_status sbit__batch_set(const sbit_batch *batch, const sbit_graph *graph,
+                                     sbit_session *session, sbit_error *error);
+
 /* sbit_quant_build; `whole`: with all nodes and values of the float graph, for walks and taps, not for files. */
 SBIT__FN sbit_status sbit__quant_build(sbit_quant *quant, const sbit_quant_build_desc *desc, bool whole,
                                        sbit_graph **out, sbit_error *error);

@@ -108,15 +108,11 @@ static sbit_status sbit__reestimate_batch(sbit__reestimate *r, sbit_session *ses
     for (size_t i = 0; i < batch->input_count; i++) {
         const sbit_tensor *x = &batch->inputs[i];
         pads = pads || (!batch->whole && x->rank > 0 && x->dims[0] > batch->samples);
-        if (batch->names == NULL) {
-            SBIT__TRY(sbit_session_set_input_at(session, i, x, error));
-        } else if (sbit_graph_find_value(r->copy, batch->names[i]).idx != 0) {
-            SBIT__TRY(sbit_session_set_input(session, batch->names[i], x, error));
-        }
     }
     if (pads != padded) {
         return SBIT_OK;
     }
+    SBIT__TRY(sbit__batch_set(batch, r->copy, session, error));
     SBIT__TRY(sbit_session_run(session, error));
     sbit__reestimate_add(r, session, batch->samples);
     return SBIT_OK;

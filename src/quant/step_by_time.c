@@ -23,6 +23,7 @@ typedef struct sbit__by_time {
     sbit_quant *quant;
     sbit_feed feed;
     sbit_latency *times;
+    sbit__arena *arena; /* of the step */
     double *us;    /* [2][nodes]: of each layer's node; integers, float weights */
     size_t nodes;
     bool *is_float; /* [nodes]: stays float */
@@ -68,6 +69,23 @@ static double sbit__by_time_sum(const sbit__by_time *t, const sbit__timing *timi
     return sum;
 }
 
+/* The batch's tensors with memory of their own: the feed's is good until it reads again. */
+static sbit_status sbit__by_time_keep(sbit__arena *arena, sbit_batch *batch, sbit_error *error)
+{
+    sbit_tensor *inputs = (sbit_tensor *)sbit__arena_array(arena, batch->input_count + 1, sizeof *inputs);
+    for (size_t i = 0; inputs != NULL && i < batch->input_count; i++) {
+        const size_t bytes = sbit_tensor_bytes(&batch->inputs[i]);
+        inputs[i] = batch->inputs[i];
+        inputs[i].data = sbit__arena_alloc(arena, bytes + 1);
+        if (inputs[i].data == NULL) {
+            return sbit__fail_oom(error, bytes);
+        }
+        memcpy(inputs[i].data, batch->inputs[i].data, bytes);
+    }
+    batch->inputs = inputs;
+    return inputs != NULL ? SBIT_OK : sbit__fail_oom(error, batch->input_count * sizeof *inputs);
+}
+
 /* Times of two builds, in turns, on the feed's first sample; sums[2], microseconds. */
 static sbit_status sbit__by_time_run(const sbit__by_time *t, sbit_graph *const graphs[2], bool keep,
                                      double *sums, sbit_error *error)
@@ -79,22 +97,8 @@ static sbit_status sbit__by_time_run(const sbit__by_time *t, sbit_graph *const g
         sbit_batch batch;
         status = sbit__timing_open(&timing[k], graphs[k], error);
         status = status == SBIT_OK ? sbit_feed_read(&t->feed, 0, 1, &batch, error) : status;
-        for (size_t i = 0; status == SBIT_OK && i < batch.input_count; i++) {
-            sbit_tensor *copy = (sbit_tensor *)sbit__arena_array(&timing[k].arena, 1, sizeof *copy);
-            void *data = sbit__arena_array(&timing[k].arena, sbit_tensor_bytes(&batch.inputs[i]) + 1, 1);
-            if (copy == NULL || data == NULL) {
-                status = sbit__fail_oom(error, sbit_tensor_bytes(&batch.inputs[i]));
-                break;
-            }
-            *copy = batch.inputs[i];
-            memcpy(data, copy->data, sbit_tensor_bytes(copy));
-            copy->data = data;
-            if (batch.names == NULL) {
-                status = sbit_session_set_input_at(timing[k].session, i, copy, error);
-            } else if (sbit_graph_find_value(graphs[k], batch.names[i]).idx != 0) {
-                status = sbit_session_set_input(timing[k].session, batch.names[i], copy, error);
-            }
-        }
+        status = status == SBIT_OK ? sbit__by_time_keep(&timing[k].arena, &batch, error) : status;
+        status = status == SBIT_OK ? sbit__batch_set(&batch, graphs[k], timing[k].session, error) : status;
     }
     status = status == SBIT_OK ? sbit__timing_run(timing, 2, SBIT__LATENCY_TURNS, error) : status;
     for (int k = 0; k < 2; k++) {
@@ -123,20 +127,20 @@ static sbit_status sbit__by_time_builds(const sbit__by_time *t, const sbit_quant
     return status;
 }
 
-static void sbit__by_time_key(const sbit_graph *graph, const sbit_node *node, bool integers,
-                              char *text, size_t size)
+static const char *sbit__by_time_key(const sbit__by_time *t, const sbit_node *node, bool integers)
 {
-    snprintf(text, size, "%.200s%s", sbit__latency_name(graph, node),
-             integers ? SBIT__BY_TIME_INTEGERS : "");
+    return sbit__arena_printf(t->arena, "%s%s", sbit__latency_name(t->quant->graph, node),
+                              integers ? SBIT__BY_TIME_INTEGERS : "");
 }
 
 static sbit_status sbit__by_time_put(const sbit__by_time *t, sbit_node_id id, bool integers,
                                      double us, sbit_error *error)
 {
-    char text[240];
     const sbit_node *node = sbit_graph_node(t->quant->graph, id);
-    sbit__by_time_key(t->quant->graph, node, integers, text, sizeof text);
-    return sbit__latency_put(t->times, text, sbit__latency_work(t->times, t->quant->graph, node), us, error);
+    const char *key = sbit__by_time_key(t, node, integers);
+    return key != NULL
+               ? sbit__latency_put(t->times, key, sbit__latency_work(t->times, t->quant->graph, node), us, error)
+               : sbit__fail_oom(error, 1);
 }
 
 static sbit_status sbit__by_time_measure(sbit__by_time *t, const sbit_unit *units, size_t count,
@@ -156,33 +160,33 @@ static sbit_status sbit__by_time_measure(sbit__by_time *t, const sbit_unit *unit
     return SBIT_OK;
 }
 
-/* Layers that are slower; *known: how many the table has. */
-static size_t sbit__by_time_choose(sbit__by_time *t, const sbit_unit *units, size_t count,
-                                   double margin, size_t *known)
+/* *chosen: layers that are slower; *known: how many the table has. */
+static sbit_status sbit__by_time_choose(sbit__by_time *t, const sbit_unit *units, size_t count,
+                                        double margin, size_t *chosen, size_t *known, sbit_error *error)
 {
-    size_t chosen = 0;
-    *known = 0;
+    *chosen = *known = 0;
     for (size_t i = 0; i < count; i++) {
         const sbit_graph *graph = t->quant->graph;
         const sbit_node *node = sbit_graph_node(graph, units[i].node);
         const double work = sbit__latency_work(t->times, graph, node);
-        char text[2][240];
-        sbit__by_time_key(graph, node, true, text[0], sizeof text[0]);
-        sbit__by_time_key(graph, node, false, text[1], sizeof text[1]);
-        const sbit__latency_node *integers = sbit__latency_find(t->times, text[0]);
-        const sbit__latency_node *floats = sbit__latency_find(t->times, text[1]);
+        const char *keys[2] = {sbit__by_time_key(t, node, true), sbit__by_time_key(t, node, false)};
+        if (keys[0] == NULL || keys[1] == NULL) {
+            return sbit__fail_oom(error, 1);
+        }
+        const sbit__latency_node *integers = sbit__latency_find(t->times, keys[0]);
+        const sbit__latency_node *floats = sbit__latency_find(t->times, keys[1]);
         if (integers != NULL && floats != NULL) {
             const double us[2] = {sbit__latency_at(integers, work), sbit__latency_at(floats, work)};
             ++*known;
             t->is_float[node->id.idx] = us[0] > us[1] * (1.0 + margin / 100.0);
-            chosen += t->is_float[node->id.idx] ? 1 : 0;
+            *chosen += t->is_float[node->id.idx] ? 1 : 0;
             if (t->is_float[node->id.idx]) {
                 sbit__log(t->quant->ctx, SBIT_LOG_INFO, "by_time: '%s' stays float: %.1f us, %.1f in integers",
                           sbit__latency_name(graph, node), us[1], us[0]);
             }
         }
     }
-    return chosen;
+    return SBIT_OK;
 }
 
 /* Which sites stay quantized: weights of other layers, activations that other nodes read. */
@@ -211,19 +215,14 @@ static sbit_status sbit__by_time_work(sbit__by_time *t, const sbit_options *opti
                                       sbit_unit *units, size_t count, sbit_error *error)
 {
     const char *path = sbit_options_string(options, "STEP.BY_TIME.TABLE");
-    const sbit_status loaded = path[0] != '\0'
-                                   ? sbit_latency_load(t->quant->ctx, path, &t->times, error)
-                                   : SBIT_ERR_IO;
-    const bool given = loaded == SBIT_OK;
+    const bool given = path[0] != '\0' && !sbit__file_missing(path);
     sbit_quant_build_desc desc;
     double sums[2] = {0.0, 1.0};
-    size_t known = 0;
-    if (loaded != SBIT_OK && loaded != SBIT_ERR_IO) {
-        return loaded;
-    }
-    SBIT__TRY(given ? SBIT_OK : sbit__by_time_measure(t, units, count, error));
-    const size_t chosen = sbit__by_time_choose(
-        t, units, count, sbit_options_float(options, "STEP.BY_TIME.MARGIN"), &known);
+    size_t chosen = 0, known = 0;
+    SBIT__TRY(given ? sbit_latency_load(t->quant->ctx, path, &t->times, error)
+                    : sbit__by_time_measure(t, units, count, error));
+    SBIT__TRY(sbit__by_time_choose(t, units, count, sbit_options_float(options, "STEP.BY_TIME.MARGIN"),
+                                   &chosen, &known, error));
     if (known == 0 && count > 0) {
         return sbit__fail(error, SBIT_ERR_CONFIG, path, "'%s' has no times of this model's layers",
                           path);
@@ -263,6 +262,7 @@ static sbit_status sbit__by_time_step(void *state, const sbit_options *options,
     t.quant = (sbit_quant *)state;
     t.feed = *feed;
     t.nodes = sbit_graph_node_limit(t.quant->graph);
+    t.arena = &arena;
     sbit__arena_init(&arena, sbit_ctx_allocator(t.quant->ctx));
     const size_t count = sbit_quant_units(t.quant, NULL, NULL, 0);
     sbit_unit *units = (sbit_unit *)sbit__arena_array(&arena, count + 1, sizeof *units);

@@ -225,13 +225,8 @@ static sbit_status sbit__walk_set_inputs(const sbit__walk_run *run, int64_t batc
     walk->whole = read.whole;
     for (size_t i = 0; i < read.input_count; i++) {
         *rows = *rows == 0 && read.inputs[i].rank > 0 ? read.inputs[i].dims[0] : *rows;
-        if (read.names == NULL) {
-            SBIT__TRY(sbit_session_set_input_at(run->session, i, &read.inputs[i], error));
-        } else if (sbit_graph_find_value(walk->graph, read.names[i]).idx != 0) {
-            SBIT__TRY(sbit_session_set_input(run->session, read.names[i], &read.inputs[i], error));
-        }
     }
-    return SBIT_OK;
+    return sbit__batch_set(&read, walk->graph, run->session, error);
 }
 
 /* Copies the frontier's values of one batch, as long as the limit allows. */

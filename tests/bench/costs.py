@@ -203,7 +203,8 @@ class Reader(q.CalibrationDataReader):
     def get_next(self):
         x = next(self.x, None)
         return None if x is None else {"input": x}
-q.quantize_static(sys.argv[1], sys.argv[3], Reader(), per_channel=True)
+q.quantize_static(sys.argv[1], sys.argv[3], Reader(), per_channel=True,
+                  calibrate_method=getattr(q.CalibrationMethod, sys.argv[4]))
 """
 
 
@@ -216,18 +217,27 @@ def quantize():
     (seconds, size), (other, other_size), (forward,) = medians(
         lambda: process(c.TOOL, "quantize", plain, *CIFAR, "--calib", 256, "--threads", threads,
                         "-o", out("q.onnx"), "--force"),
-        lambda: python(ORT_QUANTIZE, plain, out("x.npy"), out("o.onnx")),
+        lambda: python(ORT_QUANTIZE, plain, out("x.npy"), out("o.onnx"), "MinMax"),
         lambda: process(c.TOOL, "eval", plain, *CIFAR, "--limit", 256, "--threads", threads)[0],
         rounds=3)
     lines = ["", "| resnet18w32, 256 images, %d thread(s) | s | peak MB |" % threads, "|---|---|---|",
              "| quantize | %.2f | %.0f |" % (seconds, size),
              "| ONNX Runtime's quantize_static, above its imports | %.2f | %.0f |" % (other, other_size),
              "| our float on those images (limit: 1.25 of it and 0.1 s) | %.2f | |" % forward]
-    for name, net, more in (("AdaRound", "resnet18w32", ["--set", "STEPS=[adaround]"]),
-                            ("GPTQ", "vit_tiny", ["--set", "STEPS=[gptq]"])):
+    limit = 1.25 * forward + 0.1
+    c.accept("quant.cost.time", seconds, limit, seconds <= limit, "s")
+    for name in ("Entropy", "Percentile"):  # they keep all tensors of all images; MinMax of one
+        seconds, size = process(c.TOOL, "quantize", plain, *CIFAR, "--calib", 256, "--set",
+                                "A.OBSERVER.TYPE=ort_" + name.lower(), "--threads", threads, "-o", out("q.onnx"), "--force")
+        other, other_size = python(ORT_QUANTIZE, plain, out("x.npy"), out("o.onnx"), name)
+        lines += ["| quantize, ort_%s | %.2f | %.0f |" % (name.lower(), seconds, size),
+                  "| quantize_static, %s | %.2f | %.0f |" % (name, other, other_size)]
+        c.accept("quant.cost.memory." + name, size / other_size, 0.1, size <= 0.1 * other_size, "of quantize_static's")
+    for name, net, most in (("AdaRound", "resnet18w32", 180), ("GPTQ", "vit_tiny", 10)):
         seconds, size = process(c.TOOL, "quantize", cifar10(net), *CIFAR, "--calib", 256, "--set",
-                                "W.QUANTIZER.BIT=4", *more, "--threads", threads, "-o", out("s.onnx"),
-                                "--force")
+                                "W.QUANTIZER.BIT=4", "--set", "STEPS=[%s]" % name.lower(), "--threads", threads,
+                                "-o", out("s.onnx"), "--force")
+        c.accept("quant.cost." + name, seconds, most, seconds <= most, "s")
         lines.append("| %s of %s, 4 bit | %.1f | %.0f |" % (name, net, seconds, size))
     for line in lines:
         print(line, flush=True)
