@@ -100,7 +100,6 @@ static void check_tile(const sbit__q8_kernels *kernels, const char *isa, int64_t
     const uint8_t *row[64];
     static char got[64 * 80 * 4], want[64 * 80 * 4];
     sbit__q8_tile tile;
-    sbit__q8_pair added;
     memset(&tile, 0, sizeof tile);
     tile.taps = taps;
     tile.depth = depth;
@@ -114,13 +113,6 @@ static void check_tile(const sbit__q8_kernels *kernels, const char *isa, int64_t
     tile.shift = below(3) == 0 ? shift : NULL;
     tile.out_stride = stride;
     random_store(&tile.store, kind);
-    uint8_t *other = (uint8_t *)random_bytes((size_t)(rows * stride));
-    if (kind == SBIT__Q8_U8 && below(2)) {
-        random_pair(&added);
-        added.zero_a = tile.store.zero;
-        tile.added = &added;
-        tile.other = other;
-    }
     for (int64_t i = 0; i < weight_bytes; i++) { /* zeros beyond the depth, extremes now and then */
         const int64_t k = i / (4 * width) % quads * 4 + i % 4;
         weights[i] = (int8_t)(k >= depth ? 0 : below(4) == 0 ? -128 : weights[i]);
@@ -141,7 +133,6 @@ static void check_tile(const sbit__q8_kernels *kernels, const char *isa, int64_t
     sbit__q8_tile__ref(&tile, rows, row, sums, want);
     check_same(got, want, sizeof got, "q8_tile", isa, rows, columns);
     free(x), free(weights), free(bias), free(factor), free(sums), free(scale), free(shift);
-    free(other);
 }
 
 static void tile_on(const sbit__q8_kernels *kernels, const char *isa)

@@ -527,6 +527,7 @@ TEST(products_add_another_tensor)
         {"1,70,5,5", "70,1,3,3", "1,70,5,5", 70, false, false},
         {"1,12,7,7", "150,12,1,1", "1,150,7,7", 1, true, false},
         {"N,12,7,7", "8,3,3,3", "N,8,7,7", 4, false, true},
+        {"1,200,4,4", "170,200,1,1", "1,170,4,4", 1, true, false}, /* threads share its channels */
         {"2,5,20", "20,37", "2,5,37", 0, false, true}, /* MatMul */
     };
     EACH_DTYPE(dtype)

@@ -461,6 +461,21 @@ static int64_t sbit__q8_out_bytes(const sbit__q8_conv *conv)
     return conv->store.kind == SBIT__Q8_U8 ? 1 : 4;
 }
 
+/* Adds the other tensor to `count` channels from `first` of all pixels, while the caches have them. */
+static void sbit__q8_unit_add(const sbit__q8_unit *unit, int64_t first, int64_t count)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    const int64_t channels = conv->shape.out_channels;
+    const int64_t begin = unit->out_pixel * channels;
+    const int64_t end = begin + unit->rows * conv->shape.out[2] * channels;
+    const int64_t run = count == channels ? end - begin : count; /* what lies side by side */
+    for (int64_t at = begin; conv->adds && at < end; at += sbit__larger(run, channels)) {
+        uint8_t *y = (uint8_t *)(void *)unit->job->y + at + first;
+        unit->job->kernels->q8_binary(&conv->added, run, y,
+                                      unit->job->other + at + first, y);
+    }
+}
+
 static void sbit__q8_unit_group(const sbit__q8_unit *unit, int64_t group)
 {
     const sbit__q8_conv *conv = unit->job->conv;
@@ -502,10 +517,11 @@ static void sbit__q8_unit_group(const sbit__q8_unit *unit, int64_t group)
         tile.shift = conv->has_shift ? at.shift + first : NULL;
         if (number % conv->parts == unit->part) {
             const int64_t to = unit->out_pixel * shape->out_channels + group * out + first;
-            tile.added = conv->adds ? &conv->added : NULL;
-            tile.other = conv->adds ? unit->job->other + to : NULL;
             kernels->q8_tile(&tile, pixels, unit->row, unit->sums,
                              unit->job->y + to * sbit__q8_out_bytes(conv));
+            if (conv->parts > 1) {
+                sbit__q8_unit_add(unit, group * out + first, tile.columns);
+            }
         }
         first += tile.width;
     }
@@ -545,12 +561,6 @@ static void sbit__q8_unit_depthwise(const sbit__q8_unit *unit)
                                              y + whole * d.out_stride * sbit__q8_out_bytes(conv));
         }
     }
-    if (conv->adds) {
-        const int64_t to = unit->out_pixel * shape->out_channels;
-        uint8_t *y = (uint8_t *)(void *)unit->job->y + to;
-        unit->job->kernels->q8_binary(&conv->added, unit->rows * shape->out[2] * shape->out_channels,
-                                      y, unit->job->other + to, y);
-    }
 }
 
 static void sbit__q8_run_unit(const sbit__q8_job *job, int64_t number, int32_t worker)
@@ -586,11 +596,14 @@ static void sbit__q8_run_unit(const sbit__q8_job *job, int64_t number, int32_t w
     sbit__q8_unit_offsets(&unit);
     if (conv->depthwise) {
         sbit__q8_unit_depthwise(&unit);
-        return;
+    } else {
+        sbit__q8_unit_rows(&unit);
+        for (int64_t g = 0; g < shape->groups; g++) {
+            sbit__q8_unit_group(&unit, g);
+        }
     }
-    sbit__q8_unit_rows(&unit);
-    for (int64_t g = 0; g < shape->groups; g++) {
-        sbit__q8_unit_group(&unit, g);
+    if (conv->parts == 1) { /* else parts do it themselves */
+        sbit__q8_unit_add(&unit, 0, shape->out_channels);
     }
 }
 

@@ -52,9 +52,7 @@ typedef struct sbit__q8_tile {
     const int32_t *factor;      /* NULL: none; v += row_sums[row] * factor[column] */
     const float *scale, *shift; /* shift NULL: none; both unused for I32 */
     sbit__q8_store store;
-    const sbit__q8_pair *added; /* ADD, zero_a = store.zero; NULL, or U8: y = added(byte, other) */
-    const uint8_t *other;       /* laid out as the output */
-    int64_t out_stride;         /* elements between rows of the output */
+    int64_t out_stride; /* elements between rows of the output */
     const int8_t *next; /* weights that come behind these and are fetched meanwhile; or these */
 } sbit__q8_tile;
 
@@ -120,7 +118,7 @@ typedef struct sbit__q8_conv {
     int32_t zero_x;  /* of x; what padding is filled with */
     bool has_factor; /* weights have zero points */
     bool has_shift;  /* there is a float bias */
-    bool adds;       /* another tensor, as a tile does */
+    bool adds;       /* another tensor to what is stored (U8), by `added`: ADD */
     sbit__q8_pair added;
     bool depthwise, copies, merges;
     int64_t taps, depth;              /* of a run; taps are quadruples when depthwise */

@@ -65,12 +65,8 @@ SBIT__FN void sbit__q8_tile__ref(const sbit__q8_tile *tile, int64_t rows, const 
             if (tile->factor != NULL) {
                 sum = sbit__q8_madd(sum, row_sums[i], tile->factor[j]);
             }
-            const int64_t at = i * tile->out_stride + j;
-            sbit__q8_put(&tile->store, sum, tile->scale, tile->shift, j, out, at);
-            if (tile->added != NULL) {
-                uint8_t *y = (uint8_t *)out + at;
-                sbit__q8_binary__ref(tile->added, 1, y, tile->other + at, y);
-            }
+            sbit__q8_put(&tile->store, sum, tile->scale, tile->shift, j, out,
+                         i * tile->out_stride + j);
         }
     }
 }

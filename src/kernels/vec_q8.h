@@ -100,55 +100,10 @@ SBIT__V_INLINE SBIT__V(q8_factors) SBIT__V(q8_factors_of)(const sbit__q8_pair *p
 
 /* >>tile */
 
-/* Rows of sums that are added to `other`. */
-SBIT__V_TARGET static void SBIT__V(q8_put_added)(const sbit__q8_tile *tile, int64_t rows,
-                                                 const int32_t *sums, uint8_t *out, int64_t at)
-{
-    const int64_t lanes = SBIT__V(lanes), vectors = tile->width / lanes;
-    const sbit__q8_store *own = &tile->store, *store = &tile->added->store;
-    const SBIT__V(q8_factors) by = SBIT__V(q8_factors_of)(tile->added);
-    const SBIT__V(vf) own_lo = SBIT__V(set_f32)((float)(own->lo - own->zero));
-    const SBIT__V(vf) own_hi = SBIT__V(set_f32)((float)(own->hi - own->zero));
-    const SBIT__V(vf) top = SBIT__V(set_f32)((float)(store->hi - store->zero));
-    const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(store);
-    for (int64_t i = 0; i < rows; i++, at += tile->out_stride) {
-        SBIT__V(vi) q[4];
-        SBIT__UNROLL for (int64_t j = 0; j < 4; j++)
-        {
-            const int64_t c = j * lanes;
-            q[j] = SBIT__V(set_i32)(0);
-            if (j >= vectors) {
-                continue;
-            }
-            SBIT__V(vf)
-            f = SBIT__V(mul_f32)(SBIT__V(to_f32)(SBIT__V(load_i32)(sums + i * tile->width + c)),
-                                 SBIT__V(load_f32)(tile->scale + c, lanes));
-            if (tile->shift != NULL) {
-                f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(tile->shift + c, lanes));
-            }
-            f = SBIT__V(to_f32)(SBIT__V(round)(SBIT__V(clamp_f32)(f, own_lo, own_hi)));
-            f = SBIT__V(add_f32)(SBIT__V(mul_f32)(f, by.a),
-                                 SBIT__V(q8_dequantize)(tile->other + at + c, tile->columns - c,
-                                                        by.zero_b, by.b));
-            q[j] = SBIT__V(round_below)(SBIT__V(quotient)(f, by.y, by.inverse), top);
-        }
-        const SBIT__V(vb) bytes = SBIT__V(in_order)(SBIT__V(q8_narrow)(&bounds, q));
-        if (vectors == 4) {
-            SBIT__V(store_bytes)(out + at, tile->columns, bytes);
-        } else {
-            SBIT__V(store_half)(out + at, tile->columns, false, bytes);
-        }
-    }
-}
-
 /* Rows that q8_body does not store itself: `vectors` sums each. */
 SBIT__V_TARGET static void SBIT__V(q8_put_rows)(const sbit__q8_tile *tile, int64_t rows,
                                                 const int32_t *sums, void *out, int64_t at)
 {
-    if (tile->added != NULL) {
-        SBIT__V(q8_put_added)(tile, rows, sums, (uint8_t *)out, at);
-        return;
-    }
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t c = 0; c < tile->width; c += SBIT__V(lanes)) {
             SBIT__V(q8_put)
@@ -209,8 +164,7 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             }
         }
     }
-    const bool bytes_only =
-        tile->store.kind == SBIT__Q8_U8 && tile->store.fits && tile->added == NULL;
+    const bool bytes_only = tile->store.kind == SBIT__Q8_U8 && tile->store.fits;
     if (bytes_only && (vectors == 4 || (vectors == 2 && m % 2 == 0))) {
         const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&tile->store);
         SBIT__UNROLL for (int i = 0; i < m; i += 4 / vectors)
