@@ -195,10 +195,22 @@ SBIT__FN sbit_status sbit__gram_init(sbit_ctx *ctx, const sbit__layer *layer, bo
 
 SBIT__FN void sbit__gram_deinit(sbit__gram *gram)
 {
+    if (gram->other != NULL) {
+        sbit__gram_deinit(gram->other);
+    }
     if (gram->ctx != NULL) {
         sbit__free(sbit_ctx_allocator(gram->ctx), gram->sums, gram->bytes);
     }
     memset(gram, 0, sizeof *gram);
+}
+
+SBIT__FN void sbit__gram_merge(sbit__gram *gram)
+{
+    sbit__kernels(gram->ctx)->f32_binary(SBIT__BINARY_ADD, (int64_t)(gram->bytes / sizeof(float)), gram->sums,
+                                         1, gram->other->sums, 1, gram->sums);
+    gram->count += gram->other->count;
+    sbit__gram_deinit(gram->other);
+    gram->other = NULL;
 }
 
 /* sum[depth][depth] += a^T b for `count` columns. */
@@ -353,7 +365,7 @@ SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, cons
     return SBIT_OK;
 }
 
-SBIT__FN void sbit__gram_center(sbit__gram *gram)
+static void sbit__gram_move(sbit__gram *gram, double count)
 {
     const int64_t depth = gram->layer.depth;
     const float *mean_b = gram->cross ? gram->mean_b : gram->mean_a;
@@ -363,10 +375,20 @@ SBIT__FN void sbit__gram_center(sbit__gram *gram)
             const float *b = mean_b + g * depth;
             float *sums = (which == 0 ? gram->sums : gram->mixed) + g * depth * depth;
             for (int64_t i = 0; i < depth * depth; i++) {
-                sums[i] -= (float)((double)a[i / depth] * (double)b[i % depth] / gram->count);
+                sums[i] -= (float)((double)a[i / depth] * (double)b[i % depth] / count);
             }
         }
     }
+}
+
+SBIT__FN void sbit__gram_center(sbit__gram *gram)
+{
+    sbit__gram_move(gram, gram->count);
+}
+
+SBIT__FN void sbit__gram_uncenter(sbit__gram *gram)
+{
+    sbit__gram_move(gram, -gram->count);
 }
 
 /* >>means */
@@ -432,7 +454,7 @@ typedef struct sbit__round {
     sbit__round_units *units;
     sbit_walk *walks[2]; /* float; quantized so far (NULL: rounding for float inputs) */
     bool *done;          /* [site count] */
-    sbit__gram gram;
+    sbit__gram gram, other;
 } sbit__round;
 
 static sbit_status sbit__round_see(const sbit_walk_batch *batch, void *user, sbit_error *error)
@@ -449,7 +471,8 @@ static sbit_status sbit__round_see_both(const sbit_walk_batch *batch, void *user
                           "the input of '%s' has another shape when quantized",
                           r->gram.layer.node->name);
     }
-    return sbit__gram_add(&r->gram, batch[0].x, batch[1].x, batch->rows, batch->samples, error);
+    sbit__gram *gram = r->gram.other != NULL && batch->index % 2 != 0 ? r->gram.other : &r->gram;
+    return sbit__gram_add(gram, batch[0].x, batch[1].x, batch->rows, batch->samples, error);
 }
 
 static sbit_status sbit__round_gather(sbit__round *r, const sbit_unit *unit, sbit_error *error)
@@ -474,7 +497,13 @@ static sbit_status sbit__round_unit(sbit__round *r, const sbit_unit *unit, sbit_
     }
     SBIT__TRY(sbit__gram_init(quant->ctx, &layer, r->walks[1] != NULL, r->units->positions,
                               unit->site + 1, &r->gram, error));
-    sbit_status status = sbit__round_gather(r, unit, error);
+    sbit_status status = SBIT_OK;
+    if (r->units->halves && r->walks[1] != NULL) {
+        status = sbit__gram_init(quant->ctx, &layer, true, r->units->positions, unit->site + 1, &r->other,
+                                 error);
+        r->gram.other = &r->other;
+    }
+    status = status == SBIT_OK ? sbit__round_gather(r, unit, error) : status;
     if (status == SBIT_OK) {
         status = r->units->round(r->units, unit, &layer, &r->gram, error);
     }
@@ -538,8 +567,8 @@ static sbit_status sbit__round_units_run(sbit__round_units *units, const sbit_fe
 
 SBIT__FN sbit_status sbit__round_run(void *state, const sbit_options *options,
                                      const sbit_step_row *step, const char *positions,
-                                     bool quantized, sbit__round_fn round, const sbit_feed *feed,
-                                     sbit_error *error)
+                                     bool quantized, bool halves, sbit__round_fn round,
+                                     const sbit_feed *feed, sbit_error *error)
 {
     sbit__round_units units;
     units.quant = (sbit_quant *)state;
@@ -547,6 +576,7 @@ SBIT__FN sbit_status sbit__round_run(void *state, const sbit_options *options,
     units.step = step;
     units.positions = sbit_options_int(options, positions);
     units.quantized = quantized;
+    units.halves = halves;
     units.round = round;
     units.plain = units.walk = NULL;
     units.samples = 0;

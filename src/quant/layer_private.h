@@ -42,6 +42,7 @@ typedef struct sbit__gram {
     float *mixed;           /* cross: [groups][depth][depth] */
     float *mean_a, *mean_b; /* [groups][depth]: sums, not yet divided */
     size_t bytes;
+    struct sbit__gram *other; /* sums over the samples that are not in these; NULL: all are */
 } sbit__gram;
 
 SBIT__FN sbit_status sbit__gram_init(sbit_ctx *ctx, const sbit__layer *layer, bool cross,
@@ -53,8 +54,11 @@ SBIT__FN void sbit__gram_deinit(sbit__gram *gram);
 SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, const sbit_tensor *b,
                                     int64_t rows, int64_t samples, sbit_error *error);
 
-/* Sums about the means from here on: sum a b^T - (sum a)(sum b)^T / n. */
+/* Sums about the means from here on: sum a b^T - (sum a)(sum b)^T / n. And back. */
 SBIT__FN void sbit__gram_center(sbit__gram *gram);
+SBIT__FN void sbit__gram_uncenter(sbit__gram *gram);
+/* The other samples join these; their memory goes. */
+SBIT__FN void sbit__gram_merge(sbit__gram *gram);
 
 /* Adds the first `samples` of `rows` samples of x, over all positions, to sums[groups][depth]. */
 SBIT__FN sbit_status sbit__layer_means(const sbit__layer *layer, const sbit_tensor *x, int64_t rows,
@@ -73,6 +77,7 @@ struct sbit__round_units {
     const sbit_step_row *step;
     int64_t positions; /* of each sample; 0: all */
     bool quantized;    /* also for what the quantized model so far computes, whatever asym says */
+    bool halves;       /* of two streams: every second batch's sums apart, as gram->other */
     sbit__round_fn round;
     sbit_walk *plain, *walk; /* while it runs: float, and quantized so far (NULL: not wanted) */
     int64_t samples;         /* of the feed */
@@ -80,8 +85,8 @@ struct sbit__round_units {
 /* `positions`: the key that says how many. */
 SBIT__FN sbit_status sbit__round_run(void *state, const sbit_options *options,
                                      const sbit_step_row *step, const char *positions,
-                                     bool quantized, sbit__round_fn round, const sbit_feed *feed,
-                                     sbit_error *error);
+                                     bool quantized, bool halves, sbit__round_fn round,
+                                     const sbit_feed *feed, sbit_error *error);
 
 /* c[rows][depth] = a[rows][depth] times g[depth][depth], of one group; 64-byte aligned scratch. */
 SBIT__FN size_t sbit__layer_product_bytes(sbit_ctx *ctx, const sbit__layer *layer);

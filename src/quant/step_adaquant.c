@@ -184,7 +184,7 @@ static sbit_status sbit__adaquant_run(void *state, const sbit_options *options,
                                       const sbit_feed *feed, sbit_error *error)
 {
     return sbit__round_run(state, options, sbit__step_adaquant(), "STEP.ADAQUANT.POSITIONS", false,
-                           sbit__adaquant_unit, feed, error);
+                           false, sbit__adaquant_unit, feed, error);
 }
 
 SBIT__FN const sbit_step_row *sbit__step_adaquant(void)

@@ -258,7 +258,7 @@ static sbit_status sbit__adaround_run(void *state, const sbit_options *options,
                                       const sbit_feed *feed, sbit_error *error)
 {
     return sbit__round_run(state, options, sbit__step_adaround(), "STEP.ADAROUND.POSITIONS", false,
-                           sbit__adaround_unit, feed, error);
+                           false, sbit__adaround_unit, feed, error);
 }
 
 SBIT__FN const sbit_step_row *sbit__step_adaround(void)

@@ -189,7 +189,7 @@ static sbit_status sbit__compensate_run(void *state, const sbit_options *options
                                         const sbit_feed *feed, sbit_error *error)
 {
     return sbit__round_run(state, options, sbit__step_compensate(), "STEP.COMPENSATE.POSITIONS",
-                           true, sbit__compensate_unit, feed, error);
+                           true, false, sbit__compensate_unit, feed, error);
 }
 
 SBIT__FN const sbit_step_row *sbit__step_compensate(void)

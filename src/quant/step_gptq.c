@@ -14,7 +14,9 @@
  * the observer's down to half of it, and go on with the one whose form is least; then scale and
  * weights are fitted in turns: the least squares scale of the integers, (q H t) / (q H q), and
  * descent again. asym: the target is t = w + w (sum x x_q^T - sum x_q x_q^T) (sum x_q x_q^T +
- * damping)^-1, what is nearest to the float output on quantized inputs. BIAS: all sums are about
+ * damping)^-1, what is nearest to the float output on quantized inputs; how strong that damping is, and
+ * what part of the correction counts, is what each half of the batches says of the correction that
+ * the other half finds: few samples fit anything, and teach nothing. BIAS: all sums are about
  * the means, what the means come to goes into the layer's bias at once, so that the layers behind
  * see it.
  */
@@ -51,6 +53,8 @@ typedef struct sbit__gptq {
     bool nearest;           /* to the target, not good for each other */
     float *h, *l;           /* damped; its factor, lower triangle */
     float *more;            /* asym: what the mixed sums are above those of x_q */
+    double damping, ridge;  /* of rounding; of the target's correction */
+    double share;           /* of the correction that counts */
     float *target;          /* what is to be rounded */
     float *best, *q;        /* weights: kept; at work */
     float *off;             /* target - q */
@@ -313,27 +317,48 @@ static void sbit__gptq_forth(const sbit__gptq *t)
     }
 }
 
-/* What rows are rounded towards. */
-static void sbit__gptq_target(sbit__gptq *t, const sbit__gram *gram)
+/* out = w (mixed sums - those of x_q), columns as stored. */
+static void sbit__gptq_lack(sbit__gptq *t, const sbit__gram *gram, float *out)
 {
-    const int64_t n = t->n, square = n * n, all = t->rows * n;
-    if (gram->cross) {
-        sbit__kernels(t->quant->ctx)
-            ->f32_binary(SBIT__BINARY_SUB, square, gram->mixed + t->group * square, 1,
-                         gram->sums + t->group * square, 1, t->more);
-        for (int64_t i = 0; i < all; i++) { /* columns as stored */
-            t->q[i / n * n + t->column[i % n]] = sbit__gptq_weight(t, i / n, i % n);
-        }
-        sbit__gptq_times(t, t->q, t->more, t->off);
-        for (int64_t i = 0; i < all; i++) {
-            t->slope[i] = t->off[i / n * n + t->column[i % n]];
-        }
-        sbit__gptq_forth(t);
-        sbit__gptq_back(t, true);
+    const int64_t n = t->n, square = n * n;
+    sbit__kernels(t->quant->ctx)
+        ->f32_binary(SBIT__BINARY_SUB, square, gram->mixed + t->group * square, 1,
+                     gram->sums + t->group * square, 1, t->more);
+    for (int64_t i = 0; i < t->rows * n; i++) {
+        t->q[i / n * n + t->column[i % n]] = sbit__gptq_weight(t, i / n, i % n);
     }
-    for (int64_t i = 0; i < all; i++) {
-        t->target[i] = sbit__gptq_weight(t, i / n, i % n) + (gram->cross ? t->off[i] : 0.0f);
+    sbit__gptq_times(t, t->q, t->more, out);
+}
+
+/* off = what w lacks for quantized inputs; false: the sums say too little. */
+static bool sbit__gptq_correct(sbit__gptq *t, const sbit__gram *gram, double ridge)
+{
+    const int64_t n = t->n;
+    if (!sbit__gptq_prepare(t, gram, ridge)) {
+        return false;
     }
+    sbit__gptq_lack(t, gram, t->off);
+    for (int64_t i = 0; i < t->rows * n; i++) {
+        t->slope[i] = t->off[i / n * n + t->column[i % n]];
+    }
+    sbit__gptq_forth(t);
+    sbit__gptq_back(t, true);
+    return true;
+}
+
+/* What rows are rounded towards. */
+static bool sbit__gptq_target(sbit__gptq *t, const sbit__gram *gram)
+{
+    const int64_t n = t->n;
+    const bool corrected = gram->cross && t->share > 0.0;
+    if (corrected && !sbit__gptq_correct(t, gram, t->ridge)) {
+        return false;
+    }
+    for (int64_t i = 0; i < t->rows * n; i++) {
+        t->target[i] = sbit__gptq_weight(t, i / n, i % n) +
+                       (corrected ? (float)(t->share * (double)t->off[i]) : 0.0f);
+    }
+    return true;
 }
 
 /* Whole steps of single weights while they help; slope is -(target - q) H. */
@@ -479,15 +504,52 @@ static void sbit__gptq_rows(sbit__gptq *t)
     }
 }
 
-static void sbit__gptq_group(sbit__gptq *t, const sbit__gram *gram, double damping, bool *failed)
+static void sbit__gptq_group(sbit__gptq *t, const sbit__gram *gram, bool *failed)
 {
     sbit__gptq_order(t, gram);
-    if (!sbit__gptq_prepare(t, gram, damping)) {
+    if (!sbit__gptq_target(t, gram) || !sbit__gptq_prepare(t, gram, t->damping)) {
         *failed = true; /* `out` has the weights as they are: the nearest */
         return;
     }
-    sbit__gptq_target(t, gram);
     sbit__gptq_rows(t);
+}
+
+/* >>step-gptq trust */
+/* A correction d of one half changes the error on the other by d H d - 2 d (w M - w H): both sums. */
+static void sbit__gptq_judge(sbit__gptq *t, const sbit__gram *from, const sbit__gram *on, double ridge,
+                             double *with, double *own)
+{
+    const int64_t n = t->n, all = t->rows * n;
+    for (t->group = 0; t->group < t->layer->groups; t->group++) {
+        sbit__gptq_order(t, from);
+        if (!sbit__gptq_correct(t, from, ridge)) {
+            continue;
+        }
+        for (int64_t i = 0; i < all; i++) {
+            t->best[i / n * n + t->column[i % n]] = t->off[i];
+        }
+        sbit__gptq_lack(t, on, t->slope);
+        *with += sbit__gptq_dot(t->best, t->slope, all);
+        sbit__gptq_times(t, t->best, on->sums + t->group * n * n, t->slope);
+        *own += sbit__gptq_dot(t->best, t->slope, all);
+    }
+}
+
+/* The damping and the part of the correction that help most on the half it was not found on. */
+static void sbit__gptq_trust(sbit__gptq *t, const sbit__gram *gram)
+{
+    double most = 0.0;
+    t->share = 0.0;
+    for (double ridge = t->damping > 1e-4 ? t->damping : 1e-4; ridge < 10.0; ridge *= 8.0) {
+        double with = 0.0, own = 0.0;
+        sbit__gptq_judge(t, gram, gram->other, ridge, &with, &own);
+        sbit__gptq_judge(t, gram->other, gram, ridge, &with, &own);
+        if (with > 0.0 && own > 0.0 && with * with / own > most) {
+            most = with * with / own;
+            t->ridge = ridge;
+            t->share = with < own ? with / own : 1.0;
+        }
+    }
 }
 
 /* >>step-gptq bias */
@@ -519,6 +581,23 @@ static sbit_status sbit__gptq_shift(sbit__gptq *t, const sbit_unit *unit, const 
                                 (size_t)(l->groups * l->rows), error);
 }
 
+/* What the halves say of each other; then they are one. */
+static void sbit__gptq_halves(sbit__gptq *t, sbit__gram *gram, bool bias)
+{
+    if (bias) {
+        sbit__gram_center(gram);
+        sbit__gram_center(gram->other);
+    }
+    sbit__gptq_trust(t, gram);
+    if (bias) {
+        sbit__gram_uncenter(gram);
+        sbit__gram_uncenter(gram->other);
+    }
+    sbit__gram_merge(gram);
+    sbit__log(t->quant->ctx, SBIT_LOG_INFO, "gptq: '%s': %.2f of a correction damped by %.4f",
+              t->layer->node->name, t->share, t->ridge);
+}
+
 /* Each output channel has a scale of its own that may be any number. */
 static bool sbit__gptq_free(const sbit__site *site, size_t outputs)
 {
@@ -542,21 +621,26 @@ static void sbit__gptq_parts(sbit__gptq *t, const sbit_tensor *weight)
 static sbit_status sbit__gptq_layer(sbit__gptq *t, const sbit__round_units *units,
                                     const sbit_unit *unit, sbit__gram *gram, sbit_error *error)
 {
-    const double few = (double)SBIT__GPTQ_PLENTY * (double)t->n / (gram->count > 1.0 ? gram->count : 1.0);
-    const double damping =
-        sbit_options_float(units->options, "STEP.GPTQ.DAMPING") * (few > 1.0 ? few : 1.0);
+    const double count = gram->count + (gram->other != NULL ? gram->other->count : 0.0);
+    const double few = (double)SBIT__GPTQ_PLENTY * (double)t->n / (count > 1.0 ? count : 1.0);
     const size_t outputs = (size_t)(t->layer->groups * t->rows);
     sbit__site *site = &t->quant->sites[unit->site];
     bool failed = false;
     memcpy(t->out, t->w, outputs * (size_t)t->n * sizeof(float));
     memcpy(t->found, site->scale, (t->sizes > 1 ? outputs : 0) * sizeof(float));
     const bool bias = !t->nearest && sbit_options_bool(units->options, "STEP.GPTQ.BIAS") &&
-                      gram->count > 0.0 && sbit__gptq_has_bias(t->quant, t->layer);
+                      count > 0.0 && sbit__gptq_has_bias(t->quant, t->layer);
+    t->damping = sbit_options_float(units->options, "STEP.GPTQ.DAMPING") * (few > 1.0 ? few : 1.0);
+    t->ridge = t->damping;
+    t->share = 1.0;
+    if (gram->other != NULL && gram->other->count > 0.0) {
+        sbit__gptq_halves(t, gram, bias);
+    }
     if (bias) {
         sbit__gram_center(gram);
     }
     for (t->group = 0; t->group < t->layer->groups; t->group++) {
-        sbit__gptq_group(t, gram, damping, &failed);
+        sbit__gptq_group(t, gram, &failed);
     }
     if (failed) {
         sbit__log(
@@ -644,7 +728,7 @@ static sbit_status sbit__gptq_run(void *state, const sbit_options *options, cons
                                   sbit_error *error)
 {
     return sbit__round_run(state, options, sbit__step_gptq(), "STEP.GPTQ.POSITIONS", false,
-                           sbit__gptq_unit, feed, error);
+                           true, sbit__gptq_unit, feed, error);
 }
 
 SBIT__FN const sbit_step_row *sbit__step_gptq(void)
