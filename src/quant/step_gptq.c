@@ -540,7 +540,7 @@ static void sbit__gptq_trust(sbit__gptq *t, const sbit__gram *gram)
 {
     double most = 0.0;
     t->share = 0.0;
-    for (double ridge = t->damping > 1e-4 ? t->damping : 1e-4; ridge < 10.0; ridge *= 8.0) {
+    for (double ridge = t->damping > 1e-4 ? t->damping : 1e-4; ridge < 10.0; ridge *= 4.0) {
         double with = 0.0, own = 0.0;
         sbit__gptq_judge(t, gram, gram->other, ridge, &with, &own);
         sbit__gptq_judge(t, gram->other, gram, ridge, &with, &own);
