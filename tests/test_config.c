@@ -191,6 +191,43 @@ TEST(yaml_limits_depth_and_size)
     sbit_ctx_destroy(ctx);
 }
 
+/* A quoted scalar takes what it is long, not what is left of its line. */
+TEST(quoted_scalars_of_one_long_line)
+{
+    test_heap heap;
+    sbit_ctx_desc desc;
+    sbit_ctx *ctx = NULL;
+    sbit_error error;
+    sbit_yaml_doc *doc = NULL;
+    memset(&heap, 0, sizeof heap);
+    memset(&desc, 0, sizeof desc);
+    desc.allocator = test_heap_allocator(&heap);
+    if (!CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error)) {
+        return;
+    }
+    char *text = (char *)malloc(2000 * 32);
+    size_t used = (size_t)sprintf(text, "{\"\\\\\": 'it''s ''', ");
+    for (int i = 0; i < 2000; i++) {
+        used += (size_t)sprintf(text + used, "\"a\\\"%d\": 'v%d', ", i, i);
+    }
+    used += (size_t)sprintf(text + used, "last: \"\"}");
+    if (CHECK_OK(sbit_yaml_parse(ctx, text, used, &doc, &error), error)) {
+        CHECK_EQ_I64((int64_t)sbit_yaml_root(doc)->count, 2002);
+        CHECK_STR(sbit_yaml_root(doc)->items[0].key, "\\");
+        CHECK_STR(sbit_yaml_root(doc)->items[0].text, "it's '");
+        CHECK_STR(sbit_yaml_root(doc)->items[2000].key, "a\"1999");
+        CHECK_STR(sbit_yaml_root(doc)->items[2001].text, "");
+        CHECK_MSG(heap.peak_bytes < (8 << 20), "%lld bytes", (long long)heap.peak_bytes);
+        sbit_yaml_destroy(doc);
+    }
+    CHECK_STATUS(sbit_yaml_parse(ctx, "a: 'it''", 8, &doc, &error), SBIT_ERR_CONFIG, error);
+    CHECK_STATUS(sbit_yaml_parse(ctx, "a: \"\\\"", 6, &doc, &error), SBIT_ERR_CONFIG, error);
+    CHECK_STATUS(sbit_yaml_parse(ctx, "a: 'b\n'", 8, &doc, &error), SBIT_ERR_CONFIG, error);
+    free(text);
+    sbit_ctx_destroy(ctx);
+    CHECK_EQ_I64(heap.live_bytes, 0);
+}
+
 static const char config_minimal[] =
     "BACKEND: virtual\n"
     "W:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER: {TYPE: uniform, BIT: 8}\n"

@@ -111,7 +111,12 @@ SBIT__FN bool sbit__file_missing(const char *path)
     if (stream != NULL) {
         fclose(stream);
     }
+#ifdef ENOENT
     return stream == NULL && code == ENOENT;
+#else
+    (void)code;
+    return false;
+#endif
 #endif
 }
 
@@ -684,7 +689,7 @@ static sbit_status sbit__file_refuse(const char *path, sbit_error *error)
 SBIT__FN bool sbit__file_missing(const char *path)
 {
     (void)path;
-    return true;
+    return false; /* whoever opens it is told why it cannot be */
 }
 
 SBIT__FN sbit_status sbit__file_open(const sbit_allocator *a, const char *path, sbit__file *out,

@@ -39,7 +39,8 @@ typedef struct sbit_yaml {
 } sbit_yaml;
 
 typedef struct sbit_yaml_doc sbit_yaml_doc;
-/* Copies what it needs of `text`; at most 16 MiB and 64 levels. Free with sbit_yaml_destroy. */
+/* Copies what it needs of `text`: at most 16 MiB (a document takes up to 80 times that) and 64 levels.
+ * Free with sbit_yaml_destroy. */
 SPARSEBIT_API sbit_status sbit_yaml_parse(sbit_ctx *ctx, const char *text, size_t size,
                                           sbit_yaml_doc **out, sbit_error *error);
 SPARSEBIT_API const sbit_yaml *sbit_yaml_root(const sbit_yaml_doc *doc); /* never NULL */

@@ -271,18 +271,23 @@ static sbit_status sbit__yaml_escape(sbit__yaml_cursor *c, char **to)
 static sbit_status sbit__yaml_quoted(sbit__yaml_cursor *c, const char **out)
 {
     const char quote = *c->at++;
-    const char *line_end = c->at;
-    while (line_end < c->end && *line_end != '\n') {
-        line_end++;
+    const char *end = c->at; /* the first quote that is neither escaped nor doubled */
+    for (; end < c->end && *end != '\n'; end++) {
+        const bool pair = end + 1 < c->end && end[1] != '\n' &&
+                          (quote == '"' ? *end == '\\' : *end == '\'' && end[1] == '\'');
+        if (!pair && *end == quote) {
+            break;
+        }
+        end += pair;
     }
     /* no escape decodes to more bytes than it is written with */
-    char *text = (char *)sbit__arena_alloc(c->arena, (size_t)(line_end - c->at) + 1);
+    char *text = (char *)sbit__arena_alloc(c->arena, (size_t)(end - c->at) + 1);
     if (text == NULL) {
-        return sbit__fail_oom(c->error, (size_t)(line_end - c->at) + 1);
+        return sbit__fail_oom(c->error, (size_t)(end - c->at) + 1);
     }
     char *to = text;
     for (;;) {
-        if (c->at >= line_end) {
+        if (c->at >= c->end || *c->at == '\n') {
             return sbit__yaml_fail(c, "a quoted scalar must end on the line it began on");
         }
         const char ch = *c->at++;

@@ -11,7 +11,8 @@
 
 enum {
     SBIT__LATENCY_LEAST = 3, /* turns, however long they take */
-    SBIT__LATENCY_RUNS = 10  /* of a turn, but ... */
+    SBIT__LATENCY_RUNS = 10, /* of a turn, but ... */
+    SBIT__LATENCY_MANY = 1000 /* ... never more: some clocks stand still */
 };
 #define SBIT__LATENCY_LONG 25000000u /* ... not longer than that, ... */
 #define SBIT__LATENCY_SHORT 2000000u /* ... nor shorter: some clocks count microseconds */
@@ -74,9 +75,9 @@ SBIT__FN sbit_status sbit__latency_put(sbit_latency *latency, const char *name, 
         latency->count++;
     }
     sbit__latency_node *node = &latency->nodes[i];
-    size_t at = 0;
-    while (at < node->count && node->moments[at].work < work) {
-        at++;
+    size_t at = node->count; /* files have rising work */
+    while (at > 0 && node->moments[at - 1].work >= work) {
+        at--;
     }
     if (at == node->count || node->moments[at].work > work) {
         SBIT__TRY(sbit__grow(a, (void **)&node->moments, &node->capacity, node->count + 1,
@@ -249,7 +250,8 @@ SBIT__FN sbit_status sbit__timing_run(sbit__timing *list, size_t count, int turn
     for (size_t k = 0; k < count; k++) {
         SBIT__TRY(sbit__timing_some(&list[k], 1, 0, &spent, error)); /* the first run */
         SBIT__TRY(sbit__timing_some(&list[k], 1, 0, &spent, error));
-        const int64_t least = (int64_t)(SBIT__LATENCY_SHORT / (spent + 1));
+        const int64_t short_runs = (int64_t)(SBIT__LATENCY_SHORT / (spent + 1));
+        const int64_t least = short_runs < SBIT__LATENCY_MANY ? short_runs : (int64_t)SBIT__LATENCY_MANY;
         const int64_t most_runs = (int64_t)(SBIT__LATENCY_LONG / (spent + 1));
         const int64_t runs = most_runs < SBIT__LATENCY_RUNS ? most_runs : (int64_t)SBIT__LATENCY_RUNS;
         list[k].together = (runs > least ? runs : least) + 1;

@@ -369,7 +369,7 @@ static sbit_status sbit__beside_work(sbit__round_units *units, const sbit_unit *
     all.dims[1] = d->width;
     all.data = d->rows;
     SBIT__TRY(sbit__gram_init(units->quant->ctx, &joint, false, 0, 1, gram, error));
-    SBIT__TRY(sbit__gram_add(gram, &all, NULL, all.dims[0], all.dims[0], error));
+    SBIT__TRY(sbit__gram_add(gram, &all, NULL, all.dims[0], 0, all.dims[0], error));
     if (gram->count <= 0.0) {
         return SBIT_OK;
     }

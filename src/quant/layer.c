@@ -319,7 +319,7 @@ static void sbit__gram_positions(sbit__gram *gram, sbit__gram_work *w, int64_t s
 }
 
 SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, const sbit_tensor *b,
-                                    int64_t rows, int64_t samples, sbit_error *error)
+                                    int64_t rows, int64_t first, int64_t samples, sbit_error *error)
 {
     const sbit_allocator *allocator = sbit_ctx_allocator(gram->ctx);
     const int64_t depth = gram->layer.depth;
@@ -357,9 +357,9 @@ SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, cons
     w.columns[0] = (float *)(void *)(room + scratch);
     w.columns[1] = w.columns[0] + columns;
     w.product = w.columns[1] + columns;
-    w.a = (const float *)a->data;
-    w.b = b != NULL ? (const float *)b->data : w.a;
     w.sample_count = rows > 0 ? sbit_tensor_count(a) / rows : 0;
+    w.a = (const float *)a->data + first * w.sample_count;
+    w.b = b != NULL ? (const float *)b->data + first * w.sample_count : w.a;
     sbit__gram_positions(gram, &w, samples);
     sbit__free(allocator, w.position, bytes);
     return SBIT_OK;
@@ -460,7 +460,7 @@ typedef struct sbit__round {
 static sbit_status sbit__round_see(const sbit_walk_batch *batch, void *user, sbit_error *error)
 {
     sbit__round *r = (sbit__round *)user;
-    return sbit__gram_add(&r->gram, batch->x, NULL, batch->rows, batch->samples, error);
+    return sbit__gram_add(&r->gram, batch->x, NULL, batch->rows, 0, batch->samples, error);
 }
 
 static sbit_status sbit__round_see_both(const sbit_walk_batch *batch, void *user, sbit_error *error)
@@ -471,8 +471,14 @@ static sbit_status sbit__round_see_both(const sbit_walk_batch *batch, void *user
                           "the input of '%s' has another shape when quantized",
                           r->gram.layer.node->name);
     }
-    sbit__gram *gram = r->gram.other != NULL && batch->index % 2 != 0 ? r->gram.other : &r->gram;
-    return sbit__gram_add(gram, batch[0].x, batch[1].x, batch->rows, batch->samples, error);
+    sbit__gram *other = r->gram.other;
+    int64_t own = batch->samples; /* every second batch is the other's; half of the only one */
+    if (other != NULL && (batch->index % 2 != 0 || batch->samples == r->units->samples)) {
+        own = batch->index % 2 != 0 ? 0 : batch->samples / 2;
+        SBIT__TRY(sbit__gram_add(other, batch[0].x, batch[1].x, batch->rows, own, batch->samples - own,
+                                 error));
+    }
+    return sbit__gram_add(&r->gram, batch[0].x, batch[1].x, batch->rows, 0, own, error);
 }
 
 static sbit_status sbit__round_gather(sbit__round *r, const sbit_unit *unit, sbit_error *error)

@@ -49,10 +49,9 @@ SBIT__FN sbit_status sbit__gram_init(sbit_ctx *ctx, const sbit__layer *layer, bo
                                      int64_t most, uint64_t seed, sbit__gram *out,
                                      sbit_error *error);
 SBIT__FN void sbit__gram_deinit(sbit__gram *gram);
-/* Adds the first `samples` of `rows` samples of x; b: the second stream of the same shape, or NULL.
- */
+/* Adds `samples` from `first` of `rows` samples of x; b: the second stream of the same shape, or NULL. */
 SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, const sbit_tensor *b,
-                                    int64_t rows, int64_t samples, sbit_error *error);
+                                    int64_t rows, int64_t first, int64_t samples, sbit_error *error);
 
 /* Sums about the means from here on: sum a b^T - (sum a)(sum b)^T / n. And back. */
 SBIT__FN void sbit__gram_center(sbit__gram *gram);
@@ -77,7 +76,7 @@ struct sbit__round_units {
     const sbit_step_row *step;
     int64_t positions; /* of each sample; 0: all */
     bool quantized;    /* also for what the quantized model so far computes, whatever asym says */
-    bool halves;       /* of two streams: every second batch's sums apart, as gram->other */
+    bool halves;       /* of two streams: every second batch (half of the only one) apart, as gram->other */
     sbit__round_fn round;
     sbit_walk *plain, *walk; /* while it runs: float, and quantized so far (NULL: not wanted) */
     int64_t samples;         /* of the feed */

@@ -167,7 +167,7 @@ SPARSEBIT_API sbit_status sbit_quant_save_encodings(sbit_quant *quant, const cha
                                                     const char *format, sbit_error *error);
 /* Reads any of them: sites that are named there and have the same width and symmetry keep these
  * scales, as sbit_quant_set_site does; *taken: how many. calc_qparams comes behind it. Errors: IO,
- * PARSE, LIMIT (JSON above 1 MiB). */
+ * PARSE, LIMIT (JSON above 16 MiB). */
 SPARSEBIT_API sbit_status sbit_quant_load_encodings(sbit_quant *quant, const char *path,
                                                     int64_t *taken, sbit_error *error);
 

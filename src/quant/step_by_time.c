@@ -119,8 +119,8 @@ static sbit_status sbit__by_time_builds(const sbit__by_time *t, const sbit_quant
     memset(descs, 0, sizeof descs);
     descs[1] = *other;
     descs[0].format = descs[1].format = "qdq";
-    sbit_status status = sbit_quant_build(t->quant, &descs[0], &graphs[0], error);
-    status = status == SBIT_OK ? sbit_quant_build(t->quant, &descs[1], &graphs[1], error) : status;
+    sbit_status status = sbit__quant_build(t->quant, &descs[0], true, &graphs[0], error);
+    status = status == SBIT_OK ? sbit__quant_build(t->quant, &descs[1], true, &graphs[1], error) : status;
     status = status == SBIT_OK ? sbit__by_time_run(t, graphs, keep, sums, error) : status;
     sbit_graph_destroy(graphs[0]);
     sbit_graph_destroy(graphs[1]);

@@ -347,18 +347,14 @@ static bool sbit__gptq_correct(sbit__gptq *t, const sbit__gram *gram, double rid
 }
 
 /* What rows are rounded towards. */
-static bool sbit__gptq_target(sbit__gptq *t, const sbit__gram *gram)
+static void sbit__gptq_target(sbit__gptq *t, const sbit__gram *gram)
 {
     const int64_t n = t->n;
-    const bool corrected = gram->cross && t->share > 0.0;
-    if (corrected && !sbit__gptq_correct(t, gram, t->ridge)) {
-        return false;
-    }
+    const bool corrected = gram->cross && t->share > 0.0 && sbit__gptq_correct(t, gram, t->ridge);
     for (int64_t i = 0; i < t->rows * n; i++) {
         t->target[i] = sbit__gptq_weight(t, i / n, i % n) +
                        (corrected ? (float)(t->share * (double)t->off[i]) : 0.0f);
     }
-    return true;
 }
 
 /* Whole steps of single weights while they help; slope is -(target - q) H. */
@@ -507,7 +503,8 @@ static void sbit__gptq_rows(sbit__gptq *t)
 static void sbit__gptq_group(sbit__gptq *t, const sbit__gram *gram, bool *failed)
 {
     sbit__gptq_order(t, gram);
-    if (!sbit__gptq_target(t, gram) || !sbit__gptq_prepare(t, gram, t->damping)) {
+    sbit__gptq_target(t, gram);
+    if (!sbit__gptq_prepare(t, gram, t->damping)) {
         *failed = true; /* `out` has the weights as they are: the nearest */
         return;
     }
@@ -540,7 +537,8 @@ static void sbit__gptq_trust(sbit__gptq *t, const sbit__gram *gram)
 {
     double most = 0.0;
     t->share = 0.0;
-    for (double ridge = t->damping > 1e-4 ? t->damping : 1e-4; ridge < 10.0; ridge *= 4.0) {
+    double ridge = t->damping > 1e-4 ? t->damping : 1e-4;
+    do {
         double with = 0.0, own = 0.0;
         sbit__gptq_judge(t, gram, gram->other, ridge, &with, &own);
         sbit__gptq_judge(t, gram->other, gram, ridge, &with, &own);
@@ -549,7 +547,8 @@ static void sbit__gptq_trust(sbit__gptq *t, const sbit__gram *gram)
             t->ridge = ridge;
             t->share = with < own ? with / own : 1.0;
         }
-    }
+        ridge *= 4.0;
+    } while (ridge < 10.0);
 }
 
 /* >>step-gptq bias */
@@ -584,6 +583,10 @@ static sbit_status sbit__gptq_shift(sbit__gptq *t, const sbit_unit *unit, const 
 /* What the halves say of each other; then they are one. */
 static void sbit__gptq_halves(sbit__gptq *t, sbit__gram *gram, bool bias)
 {
+    if (gram->count <= 0.0 || gram->other->count <= 0.0) { /* one sample */
+        sbit__gram_merge(gram);
+        return;
+    }
     if (bias) {
         sbit__gram_center(gram);
         sbit__gram_center(gram->other);
@@ -633,7 +636,7 @@ static sbit_status sbit__gptq_layer(sbit__gptq *t, const sbit__round_units *unit
     t->damping = sbit_options_float(units->options, "STEP.GPTQ.DAMPING") * (few > 1.0 ? few : 1.0);
     t->ridge = t->damping;
     t->share = 1.0;
-    if (gram->other != NULL && gram->other->count > 0.0) {
+    if (gram->other != NULL) {
         sbit__gptq_halves(t, gram, bias);
     }
     if (bias) {

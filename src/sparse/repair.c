@@ -123,7 +123,7 @@ static sbit_status sbit__ridge_see(const sbit_walk_batch *batch, void *user, sbi
 {
     sbit__ridge *ridge = (sbit__ridge *)user;
     const bool apart = batch->rows > 0 && batch[0].x->rank > 0 && batch[0].x->dims[0] % batch->rows == 0;
-    return sbit__gram_add(&ridge->gram, batch[0].x, batch[1].x, apart ? batch->rows : 1,
+    return sbit__gram_add(&ridge->gram, batch[0].x, batch[1].x, apart ? batch->rows : 1, 0,
                           apart ? batch->samples : 1, error);
 }
 
