@@ -1339,6 +1339,38 @@ TEST(convolutions_read_few_planes_in_place)
     }
 }
 
+/* Planes in the padding are not read; nor is anything planned for rows that are not there. */
+TEST(convolutions_with_padding_in_depth_and_without_rows)
+{
+    static const int64_t pads[6] = {1, 1, 1, 1, 1, 1}, strides[2] = {3, 1};
+    static float x[2 * 8 * 3 * 4 * 5], out[2][2 * 8 * 5 * 4 * 5];
+    for (int pass = 0; pass < 3; pass++) {
+        build b;
+        sbit_session_desc desc;
+        sbit_value_id in[2];
+        const bool rows = pass < 2;
+        const sbit_attr attrs[2] = {rows ? build_ints("pads", pads, 6) : build_ints("strides", strides, 2),
+                                    build_int("group", rows ? 8 : 1)};
+        build_begin(&b, 17);
+        in[0] = build_input(&b, "x", SBIT_F32, rows ? "2,8,3,4,5" : "1,3,0,8");
+        in[1] = build_weights(&b, "w", rows ? "8,1,1,3,3" : "5,3,1,3", 1);
+        build_output(&b, build_node(&b, "Conv", "conv", in, 2, attrs, 2));
+        memset(&desc, 0, sizeof desc);
+        desc.disable_fusion = pass == 1;
+        sbit_session *session = session_of(&b, &desc);
+        if (session != NULL) {
+            fill(x, 2 * 8 * 3 * 4 * 5, 7);
+            set_floats(session, "x", rows ? "2,8,3,4,5" : "1,3,0,8", x);
+            if (CHECK_OK(sbit_session_run(session, &b.error), b.error) && rows) {
+                memcpy(out[pass], floats_of(session, 0), sizeof out[pass]);
+            }
+        }
+        sbit_session_destroy(session);
+        build_end(&b);
+    }
+    check_floats(out[0], out[1], 2 * 8 * 5 * 4 * 5, 4e-6);
+}
+
 /* x [N,L,3 H D] - heads apart - softmax(scale q k') v - heads side by side. form: parts by Gather, scale
  * at q, by Div. look: the weights are a result too. *fused: nodes of Attention. */
 static void run_heads(int64_t n, int64_t length, int64_t heads, int64_t size, int form, bool look, bool plain,

@@ -1555,6 +1555,30 @@ TEST(rows_are_normalized)
     }
 }
 
+/* Long rows are added up in doubles. */
+TEST(long_rows_are_normalized)
+{
+    static float x[12007], y[12007];
+    double mean = 0.0, squares = 0.0;
+    float stats[2];
+    sbit_rng rng = sbit_rng_seed(3);
+    for (int64_t i = 0; i < 12007; i++) {
+        x[i] = 100.0f + 2.0f * sbit_rng_uniform(&rng) - 1.0f;
+        mean += (double)x[i] / 12007.0;
+    }
+    for (int64_t i = 0; i < 12007; i++) {
+        squares += ((double)x[i] - mean) * ((double)x[i] - mean) / 12007.0;
+    }
+    for (int isa = 0; isa < SBIT_ISA_COUNT; isa++) {
+        const sbit__last_kernels *last = sbit__last_kernels_of((sbit_isa)isa);
+        if (last != NULL && sbit_isa_available((sbit_isa)isa)) {
+            last->norm_row(12007, x, NULL, NULL, true, 0.0f, y, stats);
+            CHECK_NEAR((double)stats[0], mean, 6e-6); /* one place of a float */
+            CHECK_NEAR((double)stats[1], 1.0 / sqrt(squares), 1e-6);
+        }
+    }
+}
+
 /* Products of 4 rows and 2, of whole vectors and rests, in images that lie apart. */
 TEST(products_of_rows_of_images)
 {

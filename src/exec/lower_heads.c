@@ -94,7 +94,10 @@ static bool sbit__heads_part(sbit__heads *heads, sbit_value_id id, int64_t index
     }
     const sbit_node *node = sbit__heads_back(heads, id, "Squeeze");
     if (node != NULL) {
-        node = sbit__heads_back(heads, node->inputs[0], "Slice");
+        const sbit_attr *axes = sbit_node_attr(node, "axes");
+        const bool first = axes != NULL ? axes->count == 1 && axes->ints[0] == 0
+                                        : sbit__heads_number(heads, sbit__lower_in(node, 1), -1) == 0;
+        node = first ? sbit__heads_back(heads, node->inputs[0], "Slice") : NULL;
         if (node != NULL && sbit__heads_number(heads, sbit__lower_in(node, 1), -1) == index &&
             sbit__heads_number(heads, sbit__lower_in(node, 2), -1) == index + 1 &&
             sbit__heads_number(heads, sbit__lower_in(node, 3), -1) == 0 &&

@@ -34,7 +34,7 @@ static int64_t sbit__last_taps(const sbit__conv_shape *s)
 /* Input positions that `count` outputs see along an axis. */
 static int64_t sbit__last_reach(const sbit__conv_shape *s, int axis, int64_t count)
 {
-    return (count - 1) * s->stride[axis] + (s->kernel[axis] - 1) * s->dilation[axis] + 1;
+    return sbit__larger(count - 1, 0) * s->stride[axis] + (s->kernel[axis] - 1) * s->dilation[axis] + 1;
 }
 
 static int64_t sbit__last_band_floats(const sbit__conv_shape *s, int64_t rows)
@@ -469,7 +469,10 @@ SBIT__FN void sbit__last_depthwise_row(const sbit__last_job *job, int64_t line, 
     sbit__last_window w;
     memset(&w, 0, sizeof w);
     w.channels = count;
-    w.rows = sbit__last_cut(ih, s->kernel[1], s->dilation[1], s->in[1], &k_row);
+    const int64_t d = p.o[0] * s->stride[0] - s->pad_begin[0];
+    const int64_t seen =
+        d >= 0 && d < s->in[0] ? sbit__last_cut(ih, s->kernel[1], s->dilation[1], s->in[1], &k_row) : 0;
+    w.rows = seen;
     w.row_step = s->dilation[1] * s->in[2] * c;
     w.tap_step = s->dilation[2] * c;
     w.pixel_step = s->stride[2] * c;
@@ -478,8 +481,7 @@ SBIT__FN void sbit__last_depthwise_row(const sbit__last_job *job, int64_t line, 
     w.block_step = s->kernel[1] * w.weight_row;
     w.store = job->store;
     w.store.bias = job->bias != NULL ? job->bias + first : NULL;
-    const float *image = job->x + (p.n * s->in[0] + p.o[0] * s->stride[0] - s->pad_begin[0]) *
-                                      s->in[1] * s->in[2] * c;
+    const float *image = job->x + (p.n * s->in[0] + d) * s->in[1] * s->in[2] * c;
     for (int64_t at = 0; at < s->out[2];) {
         const int64_t iw = at * s->stride[2] - s->pad_begin[2];
         const int64_t reach = (s->kernel[2] - 1) * s->dilation[2];
@@ -496,7 +498,7 @@ SBIT__FN void sbit__last_depthwise_row(const sbit__last_job *job, int64_t line, 
         if (w.rows == 0 || w.taps == 0) {
             w.rows = 0; /* nothing is read */
             job->kernels->last_depthwise(&w, pixels, job->x, job->y + to);
-            w.rows = sbit__last_cut(ih, s->kernel[1], s->dilation[1], s->in[1], &k_row);
+            w.rows = seen;
         } else {
             w.weights += k_row * w.weight_row + k_tap * lanes;
             job->kernels->last_depthwise(&w, pixels, image + from * c + first, job->y + to);

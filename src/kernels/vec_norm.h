@@ -118,37 +118,41 @@ SBIT__V_INLINE float SBIT__V(norm_all)(SBIT__V(vf) v)
     return sum;
 }
 
+/* The sum of x, or of (x - center)^2. */
+SBIT__V_INLINE double SBIT__V(norm_total)(int64_t n, const float *x, float center, bool squares)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    const SBIT__V(vf) m = SBIT__V(set_f32)(center);
+    double total = 0.0;
+    for (int64_t at = 0; at < n; at += SBIT__NORM_BLOCK) {
+        const int64_t end = at + sbit__smaller(n - at, SBIT__NORM_BLOCK);
+        SBIT__V(vf) a = SBIT__V(set_f32)(0.0f), b = a;
+        int64_t i = at;
+        for (; i + 2 * lanes <= end; i += 2 * lanes) {
+            const SBIT__V(vf) u = SBIT__V(sub_f32)(SBIT__V(load_f32)(x + i, lanes), m);
+            const SBIT__V(vf) v = SBIT__V(sub_f32)(SBIT__V(load_f32)(x + i + lanes, lanes), m);
+            a = squares ? SBIT__V(fma_f32)(u, u, a) : SBIT__V(add_f32)(a, u);
+            b = squares ? SBIT__V(fma_f32)(v, v, b) : SBIT__V(add_f32)(b, v);
+        }
+        total += (double)SBIT__V(norm_all)(SBIT__V(add_f32)(a, b));
+        for (; i < end; i++) {
+            const double u = (double)(x[i] - center);
+            total += squares ? u * u : u;
+        }
+    }
+    return total;
+}
+
 SBIT__V_TARGET static void SBIT__V(norm_row)(int64_t n, const float *x, const float *scale,
                                              const float *bias, bool centered, float epsilon,
                                              float *y, float stats[2])
 {
-    const int64_t lanes = SBIT__V(lanes), whole = n - n % (2 * lanes);
-    float mean = 0.0f, sum = 0.0f;
-    SBIT__V(vf) a = SBIT__V(set_f32)(0.0f), b = a;
-    for (int64_t i = 0; centered && i < whole; i += 2 * lanes) {
-        a = SBIT__V(add_f32)(a, SBIT__V(load_f32)(x + i, lanes));
-        b = SBIT__V(add_f32)(b, SBIT__V(load_f32)(x + i + lanes, lanes));
-    }
-    if (centered) {
-        sum = SBIT__V(norm_all)(SBIT__V(add_f32)(a, b));
-        for (int64_t i = whole; i < n; i++) {
-            sum += x[i];
-        }
-        mean = sum / (float)n;
-    }
+    const int64_t lanes = SBIT__V(lanes);
+    const float mean =
+        centered ? (float)(SBIT__V(norm_total)(n, x, 0.0f, false) / (double)n) : 0.0f;
+    const double squares = SBIT__V(norm_total)(n, x, mean, true) / (double)n;
     const SBIT__V(vf) m = SBIT__V(set_f32)(mean);
-    a = b = SBIT__V(set_f32)(0.0f);
-    for (int64_t i = 0; i < whole; i += 2 * lanes) {
-        const SBIT__V(vf) u = SBIT__V(sub_f32)(SBIT__V(load_f32)(x + i, lanes), m);
-        const SBIT__V(vf) v = SBIT__V(sub_f32)(SBIT__V(load_f32)(x + i + lanes, lanes), m);
-        a = SBIT__V(fma_f32)(u, u, a);
-        b = SBIT__V(fma_f32)(v, v, b);
-    }
-    sum = SBIT__V(norm_all)(SBIT__V(add_f32)(a, b));
-    for (int64_t i = whole; i < n; i++) {
-        sum += (x[i] - mean) * (x[i] - mean);
-    }
-    const float factor = 1.0f / sqrtf(sum / (float)n + epsilon);
+    const float factor = 1.0f / sqrtf((float)squares + epsilon);
     const SBIT__V(vf) f = SBIT__V(set_f32)(factor);
     for (int64_t i = 0; i < n; i += lanes) {
         const int64_t left = n - i;
