@@ -50,13 +50,14 @@ static void sbit__search_shift(const sbit_search *search, const double *shape, s
 }
 
 /* The least that is added and meets the budget, to NEAR; where nothing does, MOST of all. What that
- * leaves of the budget (times go in steps) goes to units in front: they take the next less. */
+ * leaves of a budget of time, which goes in steps, goes to units in front: they take the next less. */
 static sbit_status sbit__search_onto(sbit_search *search, const double *shape, double *ratios,
                                      sbit_error *error)
 {
     const size_t n = search->unit_count;
     double low = 0.0, high = 0.0; /* all ratios are 0; all are MOST */
-    size_t less = 0, more = n + 1; /* units in front that may; that may not */
+    size_t less = 0; /* units in front that may; that may not */
+    size_t more = search->limits[SBIT__BUDGET_TIME] > 0.0 ? n + 1 : 1;
     sbit_search_point point;
     for (size_t i = 0; i < n; i++) {
         low = i == 0 || -shape[i] < low ? -shape[i] : low;
