@@ -1108,6 +1108,8 @@ SBIT__FN void sbit__free_aligned(const sbit_allocator *a, void *ptr, size_t byte
 SBIT__FN sbit_status sbit__grow(const sbit_allocator *a, void **items, size_t *capacity,
                                 size_t needed, size_t each_bytes, sbit_error *error);
 
+SBIT__FN int sbit__f64_order(const void *a, const void *b); /* for qsort: of doubles, the least first */
+
 /* An arena: many small allocations, one free. Blocks are 16-byte aligned and zeroed. */
 typedef struct sbit__arena_block sbit__arena_block;
 typedef struct sbit__arena {
@@ -1493,6 +1495,12 @@ SBIT__FN sbit_status sbit__grow(const sbit_allocator *a, void **items, size_t *c
     *items = grown;
     *capacity = wanted;
     return SBIT_OK;
+}
+
+SBIT__FN int sbit__f64_order(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
 }
 
 /* ---- arena ---- */

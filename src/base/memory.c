@@ -151,6 +151,12 @@ SBIT__FN sbit_status sbit__grow(const sbit_allocator *a, void **items, size_t *c
     return SBIT_OK;
 }
 
+SBIT__FN int sbit__f64_order(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
 /* ---- arena ---- */
 
 SBIT__FN void sbit__arena_init(sbit__arena *arena, const sbit_allocator *allocator)

@@ -568,7 +568,7 @@ static bool sbit__layout_fixed(const sbit__lowering *lower, sbit_value_id id, in
     return true;
 }
 
-/* Weights that are fed and have a gradient, which looks at their shape. */
+/* Weights that are fed and read more than once: a gradient looks at their shape. */
 static bool sbit__layout_trained(const sbit__lowering *lower, sbit_value_id weights)
 {
     const sbit_value_info *info = sbit_graph_value(lower->graph, weights);
@@ -649,7 +649,8 @@ static sbit_status sbit__layout_conv(sbit__lowering *lower, const sbit_node *nod
                                      sbit_error *error)
 {
     const sbit_node_id id = node->id;
-    const bool trained = sbit__layout_trained(lower, node->inputs[1]); /* near to other trainers: no Winograd */
+    /* forward near to other trainers: Winograd only for gradients of x (sbit__layout_turn) */
+    const bool trained = sbit__layout_trained(lower, node->inputs[1]);
     const int64_t winograd = trained ? 0 : sbit__layout_winograd(lower, node);
     sbit__layout_build *build = (sbit__layout_build *)lower->work;
     if (!sbit__layout_is_f32(lower, node->inputs[0]) ||

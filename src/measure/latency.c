@@ -207,12 +207,6 @@ static sbit_status sbit__timing_some(sbit__timing *t, int64_t runs, int turn, ui
     return SBIT_OK;
 }
 
-static int sbit__timing_ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* The median over the turns of `row` through what the whole of `first` took. */
 static double sbit__timing_share(const sbit__timing *t, size_t row, const sbit__timing *first, int turns)
 {
@@ -221,7 +215,7 @@ static double sbit__timing_share(const sbit__timing *t, size_t row, const sbit__
         shares[i] = t->turns[row * SBIT__LATENCY_TURNS + (size_t)i] /
                     first->turns[first->count * SBIT__LATENCY_TURNS + (size_t)i];
     }
-    qsort(shares, (size_t)turns, sizeof shares[0], sbit__timing_ascending);
+    qsort(shares, (size_t)turns, sizeof shares[0], sbit__f64_order);
     return 0.5 * (shares[(turns - 1) / 2] + shares[turns / 2]);
 }
 

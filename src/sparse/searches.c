@@ -103,12 +103,6 @@ static double sbit__curve_ratio(size_t step)
     return 0.1 * (double)step; /* step 0: nothing goes */
 }
 
-static int sbit__search_ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static sbit_status sbit__curves_make(sbit_search *search, double *ratios, sbit__curves *out,
                                      sbit_error *error)
 {
@@ -127,7 +121,7 @@ static sbit_status sbit__curves_make(sbit_search *search, double *ratios, sbit__
         out->levels[i] = out->points[i].score;
         ratios[unit] = 0.0;
     }
-    qsort(out->levels, out->count, sizeof *out->levels, sbit__search_ascending);
+    qsort(out->levels, out->count, sizeof *out->levels, sbit__f64_order);
     return SBIT_OK;
 }
 
@@ -332,7 +326,7 @@ static sbit_status sbit__annealing_begin(sbit_search *search, sbit_rng *rng, dou
         random[i] = (double)sbit_rng_uniform(rng);
     }
     qsort(order, n, sizeof *order, sbit__search_by_size);
-    qsort(random, n, sizeof *random, sbit__search_ascending);
+    qsort(random, n, sizeof *random, sbit__f64_order);
     for (size_t i = 0; i < n; i++) {
         shape[order[i].unit] = random[i];
     }
