@@ -1,12 +1,14 @@
 /* threads.c: the library's own pool of threads. >>threads
  *
  * Called by: sbit_ctx_parallel. Calls: pthreads or Windows threads.
- * Does: one parallel loop at a time. The indices are cut into equal pieces that the threads take in
- * turn from a counter. A loop that is started while the pool is busy (from inside a loop, or by
+ * Does: one parallel loop at a time. The indices are cut into equal pieces, and each thread has a
+ * share of them that follow each other, which it takes from a counter; then it takes from the others'
+ * shares. So a thread mostly gets the same part of one operator's output and the next one's input,
+ * which is in its cache. A loop that is started while the pool is busy (from inside a loop, or by
  * another thread) runs on the thread that started it, so nothing can wait for itself.
- * Does not: steal work, grow, or order the pieces.
+ * Does not: grow, or order the pieces.
  *
- * A job opens when `generation` is raised and closes when the caller has found the counter
+ * A job opens when `generation` is raised and closes when the caller has found all counters
  * exhausted. Workers join an open job at its `gate`, which counts them; the caller waits only for
  * those that joined, never for a worker that is still asleep. A worker without a job spins, because
  * the next operator of a network usually follows at once; then it lets others run, and after a
@@ -201,6 +203,13 @@ typedef struct sbit__pool_worker {
     int32_t worker; /* 1.. ; the caller of a loop is worker 0 */
 } sbit__pool_worker;
 
+/* The pieces next..end-1 are a thread's own; alone in a line of the cache. */
+typedef struct sbit__pool_share {
+    sbit__counter next;
+    int32_t end; /* written while nobody is inside of the gate */
+    char apart[56];
+} sbit__pool_share;
+
 struct sbit__pool {
     sbit_allocator allocator;
     int32_t worker_count; /* running threads, the caller not counted */
@@ -209,18 +218,19 @@ struct sbit__pool {
     sbit__mutex mutex; /* of those that sleep */
     sbit__cond wake, done;
     sbit__counter generation; /* raised for each job, and to quit */
-    sbit__counter gate, next_piece, sleepers, quit;
-    int32_t piece_count; /* these are written while nobody is inside of the gate */
+    sbit__counter gate, sleepers, quit;
+    sbit__pool_share shares[SBIT__MAX_THREADS]; /* by worker */
+    /* these are written while nobody is inside of the gate */
     int64_t count, piece_size;
     sbit_task_fn fn;
     void *task;
 };
 
-static void sbit__pool_work(struct sbit__pool *pool, int32_t worker)
+static void sbit__pool_take(struct sbit__pool *pool, sbit__pool_share *share, int32_t worker)
 {
-    for (;;) {
-        const int32_t piece = sbit__counter_add(&pool->next_piece, 1);
-        if (piece >= pool->piece_count) {
+    while (sbit__counter_get(&share->next) < share->end) { /* adding is dearer than looking */
+        const int32_t piece = sbit__counter_add(&share->next, 1);
+        if (piece >= share->end) {
             return;
         }
         const int64_t begin = (int64_t)piece * pool->piece_size;
@@ -229,6 +239,14 @@ static void sbit__pool_work(struct sbit__pool *pool, int32_t worker)
         for (int64_t i = begin; i < end; i++) {
             pool->fn(pool->task, i, worker);
         }
+    }
+}
+
+static void sbit__pool_work(struct sbit__pool *pool, int32_t worker)
+{
+    const int32_t threads = pool->worker_count + 1;
+    for (int32_t i = 0; i < threads; i++) {
+        sbit__pool_take(pool, &pool->shares[(worker + i) % threads], worker);
     }
 }
 
@@ -304,14 +322,18 @@ static void sbit__pool_raise(struct sbit__pool *pool)
 
 static void sbit__pool_open_job(struct sbit__pool *pool, int64_t count, sbit_task_fn fn, void *task)
 {
-    const int64_t most_pieces = (int64_t)(pool->worker_count + 1) * SBIT__POOL_PIECES_PER_THREAD;
+    const int32_t threads = pool->worker_count + 1;
+    const int64_t most_pieces = (int64_t)threads * SBIT__POOL_PIECES_PER_THREAD;
     const int64_t piece_size = count / most_pieces + (count % most_pieces != 0 ? 1 : 0);
     pool->fn = fn;
     pool->task = task;
     pool->count = count;
     pool->piece_size = piece_size;
-    pool->piece_count = (int32_t)(count / piece_size + (count % piece_size != 0 ? 1 : 0));
-    sbit__counter_set(&pool->next_piece, 0);
+    const int32_t pieces = (int32_t)(count / piece_size + (count % piece_size != 0 ? 1 : 0));
+    for (int32_t i = 0; i < threads; i++) {
+        pool->shares[i].end = pieces * (i + 1) / threads;
+        sbit__counter_set(&pool->shares[i].next, pieces * i / threads);
+    }
     sbit__counter_set(&pool->gate, SBIT__POOL_OPEN);
     sbit__pool_raise(pool);
 }
