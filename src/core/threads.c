@@ -30,7 +30,7 @@
 
 enum {
     SBIT__POOL_SPINS = 2000,
-    SBIT__POOL_AWAKE_NS = 1000000, /* without a job, before it sleeps */
+    SBIT__POOL_AWAKE_NS = 1000000, /* of waiting, before a thread sleeps */
     SBIT__POOL_PIECES_PER_THREAD = 8,
     SBIT__POOL_WAITED = 1 << 29, /* the gate: the caller sleeps until all have left, */
     SBIT__POOL_OPEN = 1 << 30    /* workers may join; the rest counts them */
@@ -250,19 +250,25 @@ static void sbit__pool_work(struct sbit__pool *pool, int32_t worker)
     }
 }
 
+/* Waits a little, the longer the more often it did; false: long enough to sleep. */
+static bool sbit__pool_patient(int spin, uint64_t *since)
+{
+    if (spin < SBIT__POOL_SPINS) {
+        sbit__pool_pause();
+        return true;
+    }
+    const uint64_t now = sbit__now_ns();
+    *since = *since == 0 ? now : *since;
+    sbit__pool_yield();
+    return now != 0 && now - *since < SBIT__POOL_AWAKE_NS;
+}
+
 /* Waits until the generation is another one than `seen`, and returns it. */
 static int32_t sbit__pool_await(struct sbit__pool *pool, int32_t seen)
 {
     uint64_t since = 0;
     for (int spin = 0; sbit__counter_get(&pool->generation) == seen; spin++) {
-        if (spin < SBIT__POOL_SPINS) {
-            sbit__pool_pause();
-            continue;
-        }
-        const uint64_t now = sbit__now_ns();
-        since = since == 0 ? now : since;
-        if (now != 0 && now - since < SBIT__POOL_AWAKE_NS) {
-            sbit__pool_yield();
+        if (sbit__pool_patient(spin, &since)) {
             continue;
         }
         sbit__mutex_lock(&pool->mutex);
@@ -340,12 +346,15 @@ static void sbit__pool_open_job(struct sbit__pool *pool, int64_t count, sbit_tas
 
 static void sbit__pool_close_job(struct sbit__pool *pool)
 {
+    uint64_t since = 0;
     sbit__counter_add(&pool->gate, -SBIT__POOL_OPEN);
-    for (int spin = 0; spin < SBIT__POOL_SPINS; spin++) {
-        if (sbit__counter_get(&pool->gate) == 0) {
-            return;
+    for (int spin = 0; sbit__counter_get(&pool->gate) != 0; spin++) {
+        if (!sbit__pool_patient(spin, &since)) {
+            break;
         }
-        sbit__pool_pause();
+    }
+    if (sbit__counter_get(&pool->gate) == 0) {
+        return;
     }
     sbit__mutex_lock(&pool->mutex);
     sbit__counter_add(&pool->gate, SBIT__POOL_WAITED);
