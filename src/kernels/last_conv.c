@@ -57,7 +57,7 @@ static int64_t sbit__last_wanted(const sbit_ctx *ctx, const sbit__last_conv *con
     return threads == 1 ? 1
                         : sbit__larger(sbit__smaller(sbit__last_macs(conv) /
                                                          SBIT__LAST_WORTH_A_THREAD,
-                                                     4 * threads),
+                                                     8 * threads),
                                        1);
 }
 

@@ -37,6 +37,6 @@ SBIT__FN void sbit__parallel_range(sbit_ctx *ctx, int64_t n, int64_t grain, sbit
     job.fn = fn;
     job.task = task;
     job.n = n;
-    job.pieces = most < threads * 4 ? most : threads * 4;
+    job.pieces = most < threads * 8 ? most : threads * 8;
     sbit_ctx_parallel(ctx, job.pieces, sbit__range_piece, &job);
 }
