@@ -1216,6 +1216,70 @@ TEST(searches_are_rows_and_score_what_users_measure)
     build_end(&b);
 }
 
+static sbit_status times_of_text(build *b, const char *path, const char *text, sbit_latency **out)
+{
+    FILE *file = fopen(path, "wb");
+    if (!CHECK(file != NULL)) {
+        return SBIT_ERR_IO;
+    }
+    fputs(text, file);
+    fclose(file);
+    return sbit_latency_load(b->ctx, path, out, &b->error);
+}
+
+/* What takes a half by its layers takes 0.8, and a fifth 0.5: between them lies a line, below it is even. */
+static void times_that_were_corrected(build *b, sbit_sparse *sparse, const char *const *names, const char *path)
+{
+    static const struct {
+        double budget;
+        int64_t kept;
+    } cases[] = {{1.0, 10}, {0.92, 8}, {0.8, 5}, {0.79, 4}, {0.6, 3}, {0.5, 2}, {0.25, 1}};
+    char text[300];
+    sbit_sparse_budget budget;
+    memset(&budget, 0, sizeof budget);
+    snprintf(text, sizeof text,
+             "{\"shares\": [0.2, 0.5, 0.5, 0.8, 1, 1], \"microseconds\": {\"%s\": [4, 10, 40, 100], \"%s\": [1, 0], \"%s\": [1, 0]}}",
+             names[0], names[1], names[2]);
+    for (int again = 0; again < 2; again++) { /* what save wrote */
+        sbit_latency *times = NULL;
+        if (CHECK_OK(again ? sbit_latency_load(b->ctx, path, &times, &b->error) : times_of_text(b, path, text, &times), b->error)) {
+            budget.times = times;
+            for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+                budget.latency = cases[i].budget;
+                CHECK_OK(sbit_sparse_fit(sparse, &budget, NULL, &b->error), b->error);
+                CHECK_EQ_I64(kept_of(sparse, 0), cases[i].kept);
+            }
+            CHECK_OK(sbit_latency_save(times, path, &b->error), b->error);
+        }
+        sbit_latency_destroy(times);
+    }
+    static const char *const wrong[] = {"[0.5]", "{}", "[0.5, \"a\"]", "[0.5, -1]"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        sbit_latency *times = NULL;
+        snprintf(text, sizeof text, "{\"shares\": %s, \"microseconds\": {\"a\": [1, 1]}}", wrong[i]);
+        CHECK_STATUS(times_of_text(b, path, text, &times), SBIT_ERR_CONFIG, b->error);
+    }
+}
+
+/* A sixth channel of aa is more than what is left of 55 us, one of bb is not. */
+static void times_that_are_filled_up(build *b, sbit_sparse *sparse, const char *const *names, const char *path)
+{
+    char text[300];
+    sbit_latency *times = NULL;
+    sbit_sparse_budget budget;
+    memset(&budget, 0, sizeof budget);
+    snprintf(text, sizeof text, "{\"microseconds\": {\"%s\": [4, 10, 40, 100], \"%s\": [4, 0.1, 400, 10], \"%s\": [1, 0]}}",
+             names[0], names[1], names[2]);
+    if (CHECK_OK(times_of_text(b, path, text, &times), b->error)) {
+        budget.times = times;
+        budget.latency = 0.5;
+        CHECK_OK(sbit_sparse_fit(sparse, &budget, NULL, &b->error), b->error);
+        CHECK_EQ_I64(kept_of(sparse, 0), 5);
+        CHECK_EQ_I64(kept_of(sparse, 1), 6);
+    }
+    sbit_latency_destroy(times);
+}
+
 /* Times that were worked out by hand: aa takes 10 us a channel, bb and zz nothing. */
 TEST(a_table_of_times_is_used_as_it_is)
 {
@@ -1270,6 +1334,8 @@ TEST(a_table_of_times_is_used_as_it_is)
         }
         sbit_latency_destroy(times);
         times = NULL;
+        times_that_were_corrected(&b, sparse, names, path);
+        times_that_are_filled_up(&b, sparse, names, path);
         double before = 0.0, after = 0.0;
         CHECK_OK(sbit_latency_measure(sparse, NULL, &times, &b.error), b.error);
         budget.times = times;

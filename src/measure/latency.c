@@ -7,6 +7,7 @@
 #include "../kernels/last_private.h"
 #include "latency_private.h"
 
+#include <math.h>   /* fabs */
 #include <stdlib.h> /* qsort */
 
 enum {
@@ -14,6 +15,7 @@ enum {
     SBIT__LATENCY_RUNS = 10, /* of a turn, but ... */
     SBIT__LATENCY_MANY = 1000 /* ... never more: some clocks stand still */
 };
+#define SBIT__LATENCY_SAME 0.012 /* shares that are nearer are one */
 #define SBIT__LATENCY_LONG 25000000u /* ... not longer than that, ... */
 #define SBIT__LATENCY_SHORT 2000000u /* ... nor shorter: some clocks count microseconds */
 
@@ -44,6 +46,7 @@ SPARSEBIT_API void sbit_latency_destroy(sbit_latency *latency)
                        latency->nodes[i].capacity * sizeof *latency->nodes[i].moments);
         }
         sbit__free(a, latency->nodes, latency->capacity * sizeof *latency->nodes);
+        sbit__free(a, latency->shares.moments, latency->shares.capacity * sizeof *latency->shares.moments);
         sbit__map_deinit(&latency->index);
         sbit__arena_deinit(&latency->arena);
         sbit__free(a, latency, sizeof *latency);
@@ -56,7 +59,25 @@ SBIT__FN const sbit__latency_node *sbit__latency_find(const sbit_latency *latenc
     return sbit__map_find(&latency->index, name, &i) ? &latency->nodes[i] : NULL;
 }
 
-/* A time for some work, in place of what was there for the same. */
+/* In place of what was there for the same work. */
+static sbit_status sbit__latency_insert(const sbit_latency *latency, sbit__latency_node *node, double work,
+                                        double us, sbit_error *error)
+{
+    size_t at = node->count; /* files have rising work */
+    while (at > 0 && node->moments[at - 1].work >= work) {
+        at--;
+    }
+    if (at == node->count || node->moments[at].work > work) {
+        SBIT__TRY(sbit__grow(sbit_ctx_allocator(latency->ctx), (void **)&node->moments, &node->capacity,
+                             node->count + 1, sizeof *node->moments, error));
+        memmove(node->moments + at + 1, node->moments + at,
+                (node->count++ - at) * sizeof *node->moments);
+    }
+    node->moments[at].work = work;
+    node->moments[at].us = us;
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__latency_put(sbit_latency *latency, const char *name, double work, double us,
                                      sbit_error *error)
 {
@@ -74,20 +95,7 @@ SBIT__FN sbit_status sbit__latency_put(sbit_latency *latency, const char *name, 
         latency->nodes[i].name = copy;
         latency->count++;
     }
-    sbit__latency_node *node = &latency->nodes[i];
-    size_t at = node->count; /* files have rising work */
-    while (at > 0 && node->moments[at - 1].work >= work) {
-        at--;
-    }
-    if (at == node->count || node->moments[at].work > work) {
-        SBIT__TRY(sbit__grow(a, (void **)&node->moments, &node->capacity, node->count + 1,
-                             sizeof *node->moments, error));
-        memmove(node->moments + at + 1, node->moments + at,
-                (node->count++ - at) * sizeof *node->moments);
-    }
-    node->moments[at].work = work;
-    node->moments[at].us = us;
-    return SBIT_OK;
+    return sbit__latency_insert(latency, &latency->nodes[i], work, us, error);
 }
 
 /* As much for each work as there. */
@@ -118,6 +126,49 @@ SBIT__FN double sbit__latency_at(const sbit__latency_node *node, double work)
     const double even = sbit__latency_even(m, work);
     const double line = node->count > 1 ? sbit__latency_line(m, work) : even;
     return line > m->us ? m->us : line > even ? line : even;
+}
+
+/* >>latency shares */
+SBIT__FN double sbit__latency_share(const sbit_latency *latency, double share)
+{
+    const sbit__latency_node *shares = &latency->shares;
+    return shares->count == 0                  ? share
+           : share < shares->moments[0].work ? sbit__latency_even(&shares->moments[0], share)
+                                             : sbit__latency_at(shares, share);
+}
+
+/* Falling neighbours become their mean, until none are left. */
+static void sbit__latency_rise(sbit__latency_node *shares)
+{
+    for (size_t first = 0; first + 1 < shares->count;) {
+        size_t behind = first + 1;
+        double sum = shares->moments[first].us;
+        while (behind < shares->count && shares->moments[behind].us * (double)(behind - first) < sum) {
+            sum += shares->moments[behind++].us;
+        }
+        for (size_t i = first; i < behind; i++) {
+            shares->moments[i].us = sum / (double)(behind - first);
+        }
+        const bool again = behind - first > 1 && first > 0;
+        first = again ? 0 : behind - first > 1 ? behind : first + 1;
+    }
+}
+
+SBIT__FN sbit_status sbit__latency_learn(sbit_latency *latency, double share, double measured,
+                                         sbit_error *error)
+{
+    sbit__latency_node *shares = &latency->shares;
+    SBIT__TRY(shares->count > 0 ? SBIT_OK : sbit__latency_insert(latency, shares, 1.0, 1.0, error));
+    for (size_t i = 0; i + 1 < shares->count; i++) { /* the whole is what it is */
+        sbit__moment *m = &shares->moments[i];
+        if (fabs(m->work - share) < SBIT__LATENCY_SAME) {
+            measured = 0.5 * (m->us + measured);
+            share = m->work;
+        }
+    }
+    SBIT__TRY(share < 1.0 - SBIT__LATENCY_SAME ? sbit__latency_insert(latency, shares, share, measured, error) : SBIT_OK);
+    sbit__latency_rise(shares);
+    return SBIT_OK;
 }
 
 /* >>latency nodes */
@@ -262,10 +313,21 @@ SBIT__FN sbit_status sbit__timing_run(sbit__timing *list, size_t count, int turn
     }
     return SBIT_OK;
 }
+#undef SBIT__LATENCY_SAME
 #undef SBIT__LATENCY_LONG
 #undef SBIT__LATENCY_SHORT
 
 /* >>latency files */
+
+static void sbit__latency_write(sbit_json *to, const char *name, const sbit__latency_node *node)
+{
+    sbit_json_open(to, name, '[');
+    for (size_t m = 0; m < node->count; m++) {
+        sbit_json_number(to, NULL, node->moments[m].work);
+        sbit_json_number(to, NULL, node->moments[m].us);
+    }
+    sbit_json_close(to, ']');
+}
 
 SPARSEBIT_API sbit_status sbit_latency_save(const sbit_latency *latency, const char *path,
                                             sbit_error *error)
@@ -279,15 +341,12 @@ SPARSEBIT_API sbit_status sbit_latency_save(const sbit_latency *latency, const c
     sbit_json_int(&json, "threads", sbit_ctx_threads(latency->ctx));
     sbit_json_text(&json, "machine", sbit__cpu_name(machine));
     sbit_json_int(&json, "lanes", latency->lanes); /* that works were filled up to */
+    if (latency->shares.count > 0) { /* of pruned models: by nodes, as measured, ... */
+        sbit__latency_write(&json, "shares", &latency->shares);
+    }
     sbit_json_open(&json, "microseconds", '{'); /* of every node: [work, time, work, time ...] */
     for (size_t i = 0; i < latency->count; i++) {
-        const sbit__latency_node *node = &latency->nodes[i];
-        sbit_json_open(&json, node->name, '[');
-        for (size_t m = 0; m < node->count; m++) {
-            sbit_json_number(&json, NULL, node->moments[m].work);
-            sbit_json_number(&json, NULL, node->moments[m].us);
-        }
-        sbit_json_close(&json, ']');
+        sbit__latency_write(&json, latency->nodes[i].name, &latency->nodes[i]);
     }
     sbit_json_close(&json, '}');
     sbit_json_close(&json, '}');
@@ -321,6 +380,24 @@ static void sbit__latency_origin(sbit_ctx *ctx, const sbit_yaml *at)
     }
 }
 
+/* Of a node, or (NULL) the shares. */
+static sbit_status sbit__latency_read_node(sbit_latency *latency, const sbit_yaml *at, const char *name,
+                                           sbit_error *error)
+{
+    for (size_t m = 0; m + 1 < at->count || m == 0; m += 2) {
+        double work = 0.0, us = 0.0;
+        if (at->kind != SBIT_YAML_LIST || at->count < 2 || at->count % 2 != 0 ||
+            at->items[m].kind != SBIT_YAML_SCALAR || at->items[m + 1].kind != SBIT_YAML_SCALAR ||
+            !sbit__parse_f64(at->items[m].text, &work) || !sbit__parse_f64(at->items[m + 1].text, &us) ||
+            !(work >= 0.0) || !(us >= 0.0)) {
+            return sbit__latency_bad(at, error);
+        }
+        SBIT__TRY(name != NULL ? sbit__latency_put(latency, name, work, us, error)
+                               : sbit__latency_insert(latency, &latency->shares, work, us, error));
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__latency_read(sbit_latency *latency, const sbit_yaml *root,
                                       sbit_error *error)
 {
@@ -332,21 +409,13 @@ static sbit_status sbit__latency_read(sbit_latency *latency, const sbit_yaml *ro
                                               latency->lanes < 1 || latency->lanes > 1024)) {
             return sbit__latency_bad(at, error);
         }
+        if (sbit__streq(at->key, "shares")) {
+            SBIT__TRY(sbit__latency_read_node(latency, at, NULL, error));
+        }
         sbit__latency_origin(latency->ctx, at);
     }
     for (size_t i = 0; table != NULL && i < table->count; i++) {
-        const sbit_yaml *node = &table->items[i];
-        for (size_t m = 0; m + 1 < node->count || m == 0; m += 2) {
-            double work = 0.0, us = 0.0;
-            if (node->kind != SBIT_YAML_LIST || node->count < 2 || node->count % 2 != 0 ||
-                node->items[m].kind != SBIT_YAML_SCALAR ||
-                node->items[m + 1].kind != SBIT_YAML_SCALAR ||
-                !sbit__parse_f64(node->items[m].text, &work) ||
-                !sbit__parse_f64(node->items[m + 1].text, &us) || !(work >= 0.0) || !(us >= 0.0)) {
-                return sbit__latency_bad(node, error);
-            }
-            SBIT__TRY(sbit__latency_put(latency, node->key, work, us, error));
-        }
+        SBIT__TRY(sbit__latency_read_node(latency, &table->items[i], table->items[i].key, error));
     }
     return latency->count > 0 ? SBIT_OK : sbit__latency_bad(root, error);
 }

@@ -3,7 +3,8 @@
  * Called by: users, pruning to a budget of time, placement by time. Calls: exec, config.
  * Nodes are known by the name of their first output, times are in microseconds by the work that a node
  * is left with (multiply-accumulates, with output channels filled up to the lanes of vectors, else
- * elements); between what was measured they are interpolated.
+ * elements); between what was measured they are interpolated. Beside them stand shares of the whole that
+ * pruned models were measured to take, by those that their nodes add up to.
  */
 #ifndef SBIT_LATENCY_API_H
 #define SBIT_LATENCY_API_H

@@ -31,6 +31,7 @@ struct sbit_latency {
     sbit__map index;
     sbit__latency_node *nodes;
     size_t count, capacity;
+    sbit__latency_node shares; /* of pruned models: by nodes, and as measured; none: they are the same */
     int64_t lanes; /* channels that kernels make at once */
     bool loaded;
 };
@@ -41,6 +42,12 @@ SBIT__FN const sbit__latency_node *sbit__latency_find(const sbit_latency *latenc
 /* A time for some work, in place of what was there for the same. */
 SBIT__FN sbit_status sbit__latency_put(sbit_latency *latency, const char *name, double work,
                                        double us, sbit_error *error);
+/* What takes that share of the whole by its nodes takes `measured` of it; the mean of both where such a
+ * share is known. More by nodes is never less. */
+SBIT__FN sbit_status sbit__latency_learn(sbit_latency *latency, double share, double measured,
+                                         sbit_error *error);
+/* The share of the whole that is expected of what takes that one by its nodes. */
+SBIT__FN double sbit__latency_share(const sbit_latency *latency, double share);
 /* Microseconds for some work. */
 SBIT__FN double sbit__latency_at(const sbit__latency_node *node, double work);
 /* Multiply-accumulates, with output channels filled up to `lanes`, else elements of the output. */

@@ -6,14 +6,13 @@
 #include "../passes/passes_api.h"
 #include "sparse_private.h"
 
-#include <math.h> /* fabs */
+#include <stdlib.h> /* qsort */
 
 enum {
     SBIT__LATENCY_RATIOS = 10, /* that the table is made with, ... */
     SBIT__LATENCY_ROUNDS = 3,  /* ... so often - sessions have better and worse memory - ... */
     SBIT__LATENCY_FEW = 5      /* ... with so many turns */
 };
-#define SBIT__LATENCY_OFF 0.1 /* what a result's time may be off by before the table learns it */
 
 /* >>graphs */
 
@@ -97,25 +96,22 @@ static sbit_status sbit__latency_open(const sbit_sparse *sparse, const sbit_grap
 }
 
 /* Runs what is left at present in turns with the whole: microseconds of both. Of times of what is left
- * the table (NULL: none) learns that part, in its own time of the whole - if their share is expected and
- * another, *changed. */
-static sbit_status sbit__latency_run(sbit_sparse *sparse, sbit_latency *latency, double expected,
-                                     double part, double us[2], bool *changed, sbit_error *error)
+ * the table (NULL: none) takes that part, in its own time of the whole. */
+static sbit_status sbit__latency_run(sbit_sparse *sparse, sbit_latency *latency, double part, double us[2],
+                                     sbit_error *error)
 {
     sbit__timing t[2];
     sbit_graph *left = NULL, *simple[2] = {NULL, NULL};
-    const bool few = latency != NULL && !(expected > 0.0);
     memset(t, 0, sizeof t);
     SBIT__TRY(sbit__sparse_left(sparse, &left, error));
     sbit_status status = sbit__latency_open(sparse, sparse->graph, &t[0], &simple[0], error);
     status = status == SBIT_OK ? sbit__latency_open(sparse, left, &t[1], &simple[1], error) : status;
-    status = status == SBIT_OK ? sbit__timing_run(t, 2, few ? (int)SBIT__LATENCY_FEW : (int)SBIT__LATENCY_TURNS, error) : status;
+    status = status == SBIT_OK ? sbit__timing_run(t, 2, latency != NULL ? (int)SBIT__LATENCY_FEW : (int)SBIT__LATENCY_TURNS, error) : status;
     if (status == SBIT_OK) {
         us[0] = sbit__timing_total(&t[0]);
         us[1] = sbit__timing_total(&t[1]);
-        *changed = fabs(us[1] - expected * us[0]) > SBIT__LATENCY_OFF * expected * us[0];
     }
-    if (status == SBIT_OK && latency != NULL && *changed) {
+    if (status == SBIT_OK && latency != NULL) {
         const double table = sbit__latency_sum(latency, simple[0]);
         status = sbit__timing_put(&t[1], table > 0.0 && us[0] > 0.0 ? table / us[0] : 1.0, part, latency,
                                   error);
@@ -131,12 +127,17 @@ static sbit_status sbit__latency_run(sbit_sparse *sparse, sbit_latency *latency,
 SPARSEBIT_API sbit_status sbit_latency_now(sbit_sparse *sparse, double *before, double *after,
                                            sbit_error *error)
 {
-    double us[2] = {0.0, 0.0};
-    bool changed = false;
-    const sbit_status status = sbit__latency_run(sparse, NULL, 0.0, 0.0, us, &changed, error);
-    *before = us[0];
-    *after = us[1];
-    return status;
+    double us[2], shares[SBIT__LATENCY_ROUNDS], all[SBIT__LATENCY_ROUNDS];
+    for (int i = 0; i < SBIT__LATENCY_ROUNDS; i++) {
+        SBIT__TRY(sbit__latency_run(sparse, NULL, 0.0, us, error));
+        all[i] = us[0];
+        shares[i] = us[0] > 0.0 ? us[1] / us[0] : 1.0;
+    }
+    qsort(shares, SBIT__COUNT_OF(shares), sizeof shares[0], sbit__f64_order);
+    qsort(all, SBIT__COUNT_OF(all), sizeof all[0], sbit__f64_order);
+    *before = all[0];
+    *after = all[0] * shares[SBIT__LATENCY_ROUNDS / 2];
+    return SBIT_OK;
 }
 
 static sbit_status sbit__latency_fill(sbit_sparse *sparse, const sbit_feed *feed,
@@ -152,14 +153,13 @@ static sbit_status sbit__latency_fill(sbit_sparse *sparse, const sbit_feed *feed
     for (int turn = 0; turn < SBIT__LATENCY_ROUNDS * SBIT__LATENCY_RATIOS; turn++) {
         const double ratio = (double)(turn % SBIT__LATENCY_RATIOS) / (double)SBIT__LATENCY_RATIOS;
         const double part = 1.0 / (double)(turn / SBIT__LATENCY_RATIOS + 1); /* of the mean of the rounds */
-        bool changed = false;
         double us[2];
         for (size_t i = 0; i < count; i++) {
             all[i] = ratio;
         }
         sbit__alone_set(sparse, units, count, all);
         SBIT__TRY(sbit_sparse_select(sparse, feed, error));
-        SBIT__TRY(sbit__latency_run(sparse, latency, 0.0, part, us, &changed, error));
+        SBIT__TRY(sbit__latency_run(sparse, latency, part, us, error));
         SBIT__TRY(sbit__progress(sparse->ctx, "latency", turn + 1, SBIT__LATENCY_ROUNDS * SBIT__LATENCY_RATIOS,
                                  error));
     }
@@ -184,13 +184,3 @@ SPARSEBIT_API sbit_status sbit_latency_measure(sbit_sparse *sparse, const sbit_f
     *out = latency;
     return SBIT_OK;
 }
-
-SBIT__FN sbit_status sbit__latency_check(sbit_latency *latency, sbit_sparse *sparse, double share,
-                                         bool *changed, sbit_error *error)
-{
-    double us[2];
-    *changed = false;
-    return latency->loaded ? SBIT_OK
-                           : sbit__latency_run(sparse, latency, share, 0.5, us, changed, error);
-}
-#undef SBIT__LATENCY_OFF

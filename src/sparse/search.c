@@ -2,9 +2,16 @@
  *
  * What counts is the graph that would be left, channels that cannot go included.
  */
+#include "../measure/latency_private.h"
 #include "sparse_private.h"
 
-#include <math.h> /* pow */
+#include <math.h> /* fabs, pow */
+
+enum {
+    SBIT__SEARCH_TURNS = 3, /* that a result is measured in, at most */
+    SBIT__SEARCH_STEPS = 10 /* of budgets that a new table learns */
+};
+#define SBIT__SEARCH_OFF 0.03 /* what a result's time may be off by before the table learns it */
 
 /* >>costs */
 
@@ -155,6 +162,10 @@ SPARSEBIT_API sbit_status sbit_search_try(sbit_search *search, const double *rat
     SBIT__TRY(sbit__budget_left(search, search->left, error));
     for (int b = 0; b < SBIT__BUDGETS; b++) {
         search->left[b] = sbit__budget_share(search->left[b], search->whole[b]);
+        if (b == SBIT__BUDGET_TIME && search->limits[b] > 0.0) {
+            search->by_nodes = search->left[b];
+            search->left[b] = sbit__latency_share(search->times, search->left[b]);
+        }
         const double over = search->limits[b] > 0.0 ? search->left[b] / search->limits[b] : 0.0;
         out->over = over > out->over ? over : out->over;
     }
@@ -178,28 +189,71 @@ static sbit_status sbit__search_fail(const sbit_search *search, sbit_error *erro
                       search->row->head.name);
 }
 
-static sbit_status sbit__search_once(sbit_search *search, double *ratios, sbit_error *error)
+/* *met: nothing is over. */
+static sbit_status sbit__search_once(sbit_search *search, const sbit_search_row *row, double *ratios, bool *met,
+                                     sbit_error *error)
 {
     sbit_search_point point;
     memset(ratios, 0, search->unit_count * sizeof *ratios);
-    SBIT__TRY(search->row->run(search, &search->sparse->options, ratios, error));
+    SBIT__TRY(row->run(search, &search->sparse->options, ratios, error));
     SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
-    return point.over <= 1.0 + 1e-12 ? SBIT_OK : sbit__search_fail(search, error);
+    *met = point.over <= 1.0 + 1e-12;
+    return SBIT_OK;
 }
 
-/* The row, and again while its result takes another time than the table has it - unless that was
- * measured before. */
+/* What is left at present takes *share of the whole's time, measured. */
+static sbit_status sbit__search_measure(sbit_search *search, double *share, sbit_error *error)
+{
+    double before = 0.0, after = 0.0;
+    SBIT__TRY(sbit_latency_now(search->sparse, &before, &after, error));
+    *share = sbit__budget_share(after, before);
+    return SBIT_OK;
+}
+
+/* A new table learns what budgets of every tenth come to with one ratio for all: what adding up nodes
+ * leaves out, and what their times were off by. Then it serves any budget as it is. */
+static sbit_status sbit__search_ladder(sbit_search *search, double *ratios, sbit_error *error)
+{
+    double limits[SBIT__BUDGETS], share = 0.0;
+    bool met = true;
+    memcpy(limits, search->limits, sizeof limits);
+    memset(search->limits, 0, sizeof search->limits);
+    for (int step = SBIT__SEARCH_STEPS - 1; step > 0 && met; step--) {
+        search->limits[SBIT__BUDGET_TIME] = (double)step / (double)SBIT__SEARCH_STEPS;
+        SBIT__TRY(sbit__search_once(search, sbit_search_at(0), ratios, &met, error));
+        if (met) {
+            SBIT__TRY(sbit__search_measure(search, &share, error));
+            SBIT__TRY(sbit__latency_learn(search->times, search->by_nodes, share, error));
+        }
+        SBIT__TRY(sbit__progress(search->sparse->ctx, "latency", SBIT__SEARCH_STEPS - step, SBIT__SEARCH_STEPS, error));
+    }
+    memcpy(search->limits, limits, sizeof limits);
+    return SBIT_OK;
+}
+
+/* The row, and again while its result takes another time than the table says, which learns that - unless
+ * the table was measured before. */
 static sbit_status sbit__search_turns(sbit_search *search, double *ratios, sbit_error *error)
 {
-    bool again = true;
-    for (int turn = 0; again && turn < 4; turn++) {
-        SBIT__TRY(sbit__search_once(search, ratios, error));
-        again = false;
-        if (search->limits[SBIT__BUDGET_TIME] > 0.0 && turn < 3) {
-            SBIT__TRY(sbit__latency_check(search->times, search->sparse,
-                                          search->left[SBIT__BUDGET_TIME], &again, error));
-            SBIT__TRY(sbit__latency_of(search->times, search->sparse, search->before,
-                                       &search->whole[SBIT__BUDGET_TIME], error));
+    const bool timed = search->limits[SBIT__BUDGET_TIME] > 0.0 && !search->times->loaded;
+    bool again = true, met = true;
+    if (timed && search->times->shares.count == 0) {
+        SBIT__TRY(sbit__search_ladder(search, ratios, error));
+    }
+    for (int turn = 0; again && turn <= SBIT__SEARCH_TURNS; turn++) {
+        double share = 0.0;
+        SBIT__TRY(sbit__search_once(search, search->row, ratios, &met, error));
+        if (!met) {
+            return sbit__search_fail(search, error);
+        }
+        again = timed && turn < SBIT__SEARCH_TURNS;
+        if (again) {
+            const double expected = search->left[SBIT__BUDGET_TIME];
+            SBIT__TRY(sbit__search_measure(search, &share, error));
+            again = fabs(share - expected) > SBIT__SEARCH_OFF * expected;
+        }
+        if (again) {
+            SBIT__TRY(sbit__latency_learn(search->times, search->by_nodes, share, error));
         }
     }
     return SBIT_OK;
@@ -275,3 +329,4 @@ SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse
     sbit__arena_deinit(&search.arena);
     return status;
 }
+#undef SBIT__SEARCH_OFF

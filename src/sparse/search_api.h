@@ -20,12 +20,14 @@ extern "C" {
 /* >>latency-left: a table of times by what is left of a node (>>latency). One run is one sample.
  * Runs the model with ten uniform ratios up to 0.9, simplified, in turns with the model as it is, on the
  * context's threads: about half a second for each (of a slow model at least five runs), three times.
- * sbit_sparse_fit adds what it measures of its results, and refuses a table that was loaded and is of
- * another model (CONFIG). Masks are forgotten. Free with sbit_latency_destroy. */
+ * The first sbit_sparse_fit with it adds what models of every tenth of the time really take (some 20 s);
+ * each measures its result and, where that is off by more than 3 %, adds that and searches again, up to
+ * three times. A table that was loaded is used as it is; of another model it is refused (CONFIG).
+ * Masks are forgotten. Free with sbit_latency_destroy. */
 SPARSEBIT_API sbit_status sbit_latency_measure(sbit_sparse *sparse, const sbit_feed *feed,
                                                sbit_latency **out, sbit_error *error);
 /* Microseconds of a run of the model without what is pruned at present, and of the model as it was:
- * measured now, in turns. */
+ * measured now, in turns, with three pairs of sessions. */
 SPARSEBIT_API sbit_status sbit_latency_now(sbit_sparse *sparse, double *before, double *after,
                                            sbit_error *error);
 

@@ -22,6 +22,7 @@ enum {
     SBIT__SEARCH_RATIOS = 9 /* 0.1 to 0.9: curves */
 };
 #define SBIT__SEARCH_MOST 0.98
+#define SBIT__SEARCH_FULL 0.99 /* of a budget of time */
 #define SBIT__SEARCH_NEAR 0.002 /* ratios are halved until they are known as well as that */
 
 static double *sbit__search_array(sbit_search *search, size_t count, sbit_error *error)
@@ -50,14 +51,17 @@ static void sbit__search_shift(const sbit_search *search, const double *shape, s
 }
 
 /* The least that is added and meets the budget, to NEAR; where nothing does, MOST of all. What that
- * leaves of a budget of time, which goes in steps, goes to units in front: they take the next less. */
+ * leaves of a budget of time, which goes in steps, goes to units in front, which take the next less, and
+ * to those behind that it is enough for. */
 static sbit_status sbit__search_onto(sbit_search *search, const double *shape, double *ratios,
                                      sbit_error *error)
 {
     const size_t n = search->unit_count;
     double low = 0.0, high = 0.0; /* all ratios are 0; all are MOST */
+    double left = 0.0; /* of what may be, at the last point that meets it */
     size_t less = 0; /* units in front that may; that may not */
-    size_t more = search->limits[SBIT__BUDGET_TIME] > 0.0 ? n + 1 : 1;
+    const bool steps = search->limits[SBIT__BUDGET_TIME] > 0.0;
+    size_t more = steps ? n + 1 : 1;
     sbit_search_point point;
     for (size_t i = 0; i < n; i++) {
         low = i == 0 || -shape[i] < low ? -shape[i] : low;
@@ -68,6 +72,7 @@ static sbit_status sbit__search_onto(sbit_search *search, const double *shape, d
         sbit__search_shift(search, shape, n, by, ratios);
         SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
         *(point.over > 1.0 ? &low : &high) = by;
+        left = point.over > 1.0 ? left : point.over;
     }
     while (more - less > 1) {
         const size_t at = less + (more - less) / 2;
@@ -75,9 +80,17 @@ static sbit_status sbit__search_onto(sbit_search *search, const double *shape, d
         sbit__search_shift(search, shape, at, low, ratios);
         SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
         *(point.over > 1.0 ? &more : &less) = at;
+        left = point.over > 1.0 ? left : point.over;
     }
     sbit__search_shift(search, shape, n, high, ratios);
     sbit__search_shift(search, shape, less, low, ratios);
+    for (size_t i = less + 1; i < n && steps && left < SBIT__SEARCH_FULL; i++) { /* unit `less` is too much */
+        const double was = ratios[i];
+        sbit__search_shift(search, shape + i, 1, low, ratios + i);
+        SBIT__TRY(sbit_search_try(search, ratios, false, &point, error));
+        ratios[i] = point.over > 1.0 ? was : ratios[i];
+        left = point.over > 1.0 ? left : point.over;
+    }
     return SBIT_OK;
 }
 
@@ -642,5 +655,6 @@ SPARSEBIT_API sbit_status sbit_search_register(sbit_ctx *ctx, const sbit_search_
     return sbit__row_register(ctx, sbit__kind_search(), (const sbit_head *)row,
                               row != NULL && row->run != NULL, error);
 }
+#undef SBIT__SEARCH_FULL
 #undef SBIT__SEARCH_NEAR
 #undef SBIT__SEARCH_MOST

@@ -475,6 +475,7 @@ struct sbit_search {
     sbit_graph *tuned, *best;                    /* what was scored last; what a step keeps */
     double limits[SBIT__BUDGETS];                /* shares; 0: none */
     double whole[SBIT__BUDGETS], left[SBIT__BUDGETS]; /* costs; shares of them, at the last try */
+    double by_nodes;                             /* the share of time, before it is corrected */
 };
 
 SBIT__FN const sbit__kind *sbit__kind_search(void);
@@ -494,11 +495,6 @@ SBIT__FN sbit_status sbit__sparse_left(sbit_sparse *sparse, sbit_graph **out, sb
 /* latency.c: microseconds of a graph, by the table. */
 SBIT__FN sbit_status sbit__latency_of(const sbit_latency *latency, const sbit_sparse *sparse,
                                       const sbit_graph *graph, double *us, sbit_error *error);
-/* Measures what is left at present; *changed: it is not that share of the whole to 10 %, and the table
- * has learned half of it. Does nothing with tables that were loaded. */
-SBIT__FN sbit_status sbit__latency_check(sbit_latency *latency, sbit_sparse *sparse, double share,
-                                         bool *changed, sbit_error *error);
-
 /* Runs the user's graph too: masked as well if it holds all masked constants, else before anything
  * was masked, next to the simplified one. */
 SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,

@@ -199,6 +199,11 @@ static int cli_prune_fit(cli_pruning *p, const sbit_feed *feed)
         return p->source.failed ? CLI_BAD
                                 : cli_fail_library(&error, "cannot prune '%s'", p->model.path);
     }
+    const double share = p->us_before > 0.0 ? p->us_after / p->us_before : 0.0;
+    if (p->args->latency != NULL && !made && share > 1.1 * p->budget.latency) {
+        cli_warn("the result takes %.2f of the time at present, not %.2f: by the times of %s, which were measured before", share,
+                 p->budget.latency, p->args->latency_table);
+    }
     if (made && p->args->latency_table != NULL &&
         sbit_latency_save(p->times, p->args->latency_table, &error) != SBIT_OK) {
         return cli_fail_library(&error, "--latency-table %s", p->args->latency_table);
