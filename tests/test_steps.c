@@ -267,6 +267,80 @@ TEST(adaround_rounds_up_or_down_and_better_than_nearest)
     steps_end(&asym);
 }
 
+/* No weight and no two weights of an output that go to the other of the two integers beside them
+ * bring the output nearer to the float one, however few iterations there were. */
+static void adaround_is_settled(uint64_t seed)
+{
+    enum {
+        ROWS = 80,
+        IN = 20,
+        OUT = 3
+    };
+    static const char *const text =
+        "STEP: {ADAROUND: {ITERATIONS: 40}}\n"
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 3, TYPE: adaround}}\n"
+        "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 16}}\n";
+    static float x[ROWS * IN];
+    double gram[IN][IN];
+    build b;
+    float w[IN * OUT];
+    sbit_rng rng = sbit_rng_seed(seed);
+    memset(gram, 0, sizeof gram);
+    for (int i = 0; i < ROWS * IN; i++) {
+        x[i] = sbit_rng_normal(&rng) + (i % IN > 0 ? 0.9f * x[i - 1] : 0.0f);
+    }
+    for (int i = 0; i < IN * OUT; i++) {
+        w[i] = i % 7 == 3 ? 0.0f : sbit_rng_normal(&rng);
+    }
+    for (int i = 0; i < ROWS * IN * IN; i++) {
+        const int n = i / (IN * IN), k = i / IN % IN, j = i % IN;
+        gram[k][j] += (double)x[n * IN + k] * (double)x[n * IN + j];
+    }
+    build_begin(&b, 13);
+    const sbit_value_id in = build_input(&b, "x", SBIT_F32, "N,20");
+    build_output(&b,
+                 build_binary(&b, "MatMul", "y", in, build_constant(&b, "w", SBIT_F32, "20,3", w)));
+    const sbit_tensor all = build_tensor(SBIT_F32, "80,20", x);
+    sbit_graph *q = build_quantized(&b, text, &all, 0, 0);
+    int64_t n = 0;
+    const int8_t *got = b.failed ? NULL : steps_integers(q, "w_quantized", &n);
+    for (int r = 0; r < OUT && got != NULL; r++) {
+        const double scale = (double)((const float *)sbit_graph_value(
+            q, sbit_graph_find_value(q, "w_scale"))->constant.data)[r];
+        double off[IN], step[IN], slope[IN], form = 0.0;
+        for (int k = 0; k < IN; k++) {
+            const double ratio = (double)w[k * OUT + r] / scale, own = (double)got[k * OUT + r];
+            const double low = floor(ratio), other = own > low ? low : low + 1.0;
+            off[k] = scale * (own - ratio);
+            step[k] = w[k * OUT + r] == 0.0f || other < -4.0 || other > 3.0 ? 0.0 : scale * (other - own);
+            CHECK_MSG(own == low || own == low + 1.0 || own == 3.0 || own == -4.0, "%g for %g", own, ratio);
+        }
+        for (int k = 0; k < IN; k++) {
+            slope[k] = 0.0;
+            for (int j = 0; j < IN; j++) {
+                slope[k] += gram[k][j] * off[j];
+            }
+            form += off[k] * slope[k];
+        }
+        for (int i = 0; i < IN * IN; i++) {
+            const int k = i / IN, j = i % IN;
+            const double one = step[k] * (2.0 * slope[k] + step[k] * gram[k][k]);
+            const double two = step[j] * (2.0 * slope[j] + step[j] * gram[j][j]);
+            const double rise = k == j ? one : one + two + 2.0 * step[k] * step[j] * gram[k][j];
+            CHECK_MSG(rise >= -1e-4 * form, "output %d: %d and %d take %g off %g", r, k, j, -rise, form);
+        }
+    }
+    sbit_graph_destroy(q);
+    build_end(&b);
+}
+
+TEST(adaround_leaves_no_pair_that_would_be_better_elsewhere)
+{
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        adaround_is_settled(seed);
+    }
+}
+
 TEST(adaround_once_more_gives_the_same)
 {
     static steps s;

@@ -6,16 +6,19 @@
  *     mean over positions of |(w_q - w) x|^2  +  REGULARIZER sum(1 - |2 h - 1|^beta)
  * h begins as the fraction of w/s; the second term is left away in the first WARM_UP of the
  * iterations, then beta falls from 20 to 2. In the end v >= 0 rounds up; it ends early once all h
- * are 0 or 1.
+ * are 0 or 1. In which order the second term drives weights to the grid decides more than the first
+ * does, so ever more iterations find ever less; therefore weights of a row then change sides, alone
+ * or two at a time, as long as that lowers the first term.
  *
  * No activation lies inside a layer, so the first term is a quadratic form of G = sum of x x^T: the
  * data is read once, and each iteration takes all of it. asym: x is what the model quantized so far
  * gives, and the target stays w times the float input: |w_q x_q - w x|^2 needs sum of x x_q^T too.
  */
 #include "layer_private.h"
+#include "../kernels/rows_private.h"
 
 static const sbit_key sbit__adaround_keys[] = {
-    {"ADAROUND.ITERATIONS", SBIT_KEY_INT, "1000", 1.0, 1e6, NULL, "steps of Adam for each layer"},
+    {"ADAROUND.ITERATIONS", SBIT_KEY_INT, "500", 1.0, 1e6, NULL, "steps of Adam for each layer"},
     {"ADAROUND.LEARNING_RATE", SBIT_KEY_FLOAT, "0.01", 1e-6, 10.0, NULL, "of Adam"},
     {"ADAROUND.REGULARIZER", SBIT_KEY_FLOAT, "0.01", 0.0, 1e6, NULL,
      "weight of the term that drives values to the grid"},
@@ -23,6 +26,11 @@ static const sbit_key sbit__adaround_keys[] = {
      "part of the iterations without it"},
     {"ADAROUND.POSITIONS", SBIT_KEY_INT, "64", 0.0, 1e9, NULL,
      "output positions of a sample that are looked at; 0: all"},
+};
+
+enum {
+    SBIT__ADAROUND_SWEEPS = 20, /* over a row's pairs, at most */
+    SBIT__ADAROUND_BLOCK = 64
 };
 
 /* One layer at work; matrices are [rows][depth] of one group. */
@@ -44,8 +52,10 @@ typedef struct sbit__adaround {
     float *pull;      /* the regularizer's slope */
     float *target, *error;
     bool *moves;  /* [rows]: some weight lies between two integers */
-    int64_t step; /* of Adam, from 1 */
-    float beta;   /* 0: no regularizer yet */
+    int64_t group;
+    const float *sums; /* of the group: [depth][depth] */
+    int64_t step;      /* of Adam, from 1 */
+    float beta;        /* 0: no regularizer yet */
     void *scratch;
     size_t bytes;
 } sbit__adaround;
@@ -77,19 +87,24 @@ SBIT__FN void sbit__adaround_pull(const sbit_ctx *ctx, int64_t n, const float *s
     }
 }
 
-/* Row r's scale: of the whole tensor, or of its channel. */
-static void sbit__adaround_start(sbit__adaround *t, int64_t g)
+static float sbit__adaround_weight(const sbit__adaround *t, int64_t r, int64_t k)
 {
     const sbit__layer *layer = &t->layer;
-    const float *weight = t->w;
+    return t->w[(t->group * layer->rows + r) * layer->row_step + k * layer->depth_step];
+}
+
+/* Row r's scale: of the whole tensor, or of its channel. */
+static void sbit__adaround_start(sbit__adaround *t)
+{
+    const sbit__layer *layer = &t->layer;
     const bool one = sbit__site_parts(t->site) == 1;
     for (int64_t r = 0; r < layer->rows; r++) {
-        const int64_t row = g * layer->rows + r;
+        const int64_t row = t->group * layer->rows + r;
         t->scale[r] = t->site->scale[one ? 0 : row];
         t->zero[r] = (float)t->site->zero_point[one ? 0 : row];
         for (int64_t k = 0; k < layer->depth; k++) {
             const int64_t i = r * layer->depth + k;
-            const float x = weight[row * layer->row_step + k * layer->depth_step];
+            const float x = sbit__adaround_weight(t, r, k);
             const float on_grid = x / t->scale[r];
             const float low = floorf(on_grid), rest = on_grid - low;
             t->q[i] = x; /* for the target */
@@ -155,17 +170,10 @@ static bool sbit__adaround_moves(const sbit__adaround *t)
     return false;
 }
 
-static void sbit__adaround_group(sbit__adaround *t, int64_t g, float *out)
+static void sbit__adaround_search(sbit__adaround *t)
 {
     const sbit__layer *layer = &t->layer;
-    const int64_t square = layer->depth * layer->depth;
-    const float *sums = t->gram.sums + g * square;
     const int64_t warm = (int64_t)(t->warm_up * (float)t->iterations);
-    sbit__adaround_start(t, g);
-    /* target = w G (or w times the cross sums); the loss's gradient in w_q is 2 (w_q G - target) /
-     * n */
-    sbit__layer_product(t->quant->ctx, layer, t->q,
-                        t->gram.cross ? t->gram.mixed + g * square : sums, t->target, t->scratch);
     for (int64_t i = 0; i < t->iterations; i++) {
         const float after = (float)(i - warm) / (float)(t->iterations - warm);
         t->step = i + 1;
@@ -174,15 +182,135 @@ static void sbit__adaround_group(sbit__adaround *t, int64_t g, float *out)
         if (!sbit__adaround_moves(t)) {
             break; /* all are integers, where both slopes are 0 */
         }
-        sbit__layer_product(t->quant->ctx, layer, t->q, sums, t->error, t->scratch);
+        sbit__layer_product(t->quant->ctx, layer, t->q, t->sums, t->error, t->scratch);
         sbit_ctx_parallel(t->quant->ctx, layer->rows, sbit__adaround_adam_task, t);
     }
-    for (int64_t r = 0; r < layer->rows; r++) {
-        for (int64_t k = 0; k < layer->depth; k++) {
-            const int64_t i = r * layer->depth + k;
-            out[(g * layer->rows + r) * layer->row_step + k * layer->depth_step] =
-                t->scale[r] * (t->low[i] + (t->v[i] >= 0.0f ? 1.0f : 0.0f));
+}
+
+/* >>step-adaround pairs: (w_q - w) G (w_q - w)^T of a row when weights change sides. */
+typedef struct sbit__adaround_row {
+    const float *sums; /* [depth][depth] */
+    int64_t depth;
+    float *step;  /* what a weight moves by if it changes sides; 0: it must not */
+    float *rise;  /* of the form, if it alone does */
+    float *slope; /* w_q G - target */
+    float *v;
+} sbit__adaround_row;
+
+static void sbit__adaround_rises(const sbit__adaround_row *row)
+{
+    for (int64_t k = 0; k < row->depth; k++) {
+        const float bend = row->step[k] * row->sums[k * row->depth + k];
+        row->rise[k] = row->step[k] * (2.0f * row->slope[k] + bend);
+    }
+}
+
+/* The weight with which k had best change sides; k: none, or k alone. *least: the form's rise, 0 if
+ * there is nothing to gain. */
+static int64_t sbit__adaround_partner(const sbit__adaround_row *row, int64_t k, float *least)
+{
+    const float own = row->rise[k], twice = 2.0f * row->step[k];
+    int64_t best = k;
+    *least = own < 0.0f ? own : 0.0f;
+    for (int64_t begin = 0; begin < row->depth; begin += SBIT__ADAROUND_BLOCK) {
+        const int64_t count = sbit__smaller(SBIT__ADAROUND_BLOCK, row->depth - begin);
+        const float *step = row->step + begin, *sums = row->sums + k * row->depth + begin;
+        float rise[SBIT__ADAROUND_BLOCK];
+        for (int64_t i = 0; i < count; i++) {
+            rise[i] = row->rise[begin + i] + twice * step[i] * sums[i];
         }
+        for (int64_t i = 0; i < count; i++) {
+            if (own + rise[i] < *least && step[i] != 0.0f && begin + i != k) {
+                *least = own + rise[i];
+                best = begin + i;
+            }
+        }
+    }
+    return best;
+}
+
+static void sbit__adaround_change(const sbit__adaround_row *row, int64_t k)
+{
+    const float *sums = row->sums + k * row->depth, step = row->step[k];
+    for (int64_t i = 0; i < row->depth; i++) {
+        row->slope[i] += step * sums[i];
+    }
+    row->step[k] = -step;
+    row->v[k] = step > 0.0f ? 1.0f : -1.0f;
+}
+
+/* Once over all weights; false: none has changed. */
+static bool sbit__adaround_sweep(const sbit__adaround_row *row)
+{
+    bool changed = false;
+    for (int64_t k = 0; k < row->depth; k++) {
+        float least;
+        const int64_t other = row->step[k] != 0.0f ? sbit__adaround_partner(row, k, &least) : k;
+        if (row->step[k] == 0.0f || least >= -1e-6f * fabsf(row->rise[k])) {
+            continue; /* what rounding alone could be is no gain */
+        }
+        sbit__adaround_change(row, k);
+        if (other != k) {
+            sbit__adaround_change(row, other);
+        }
+        sbit__adaround_rises(row);
+        changed = true;
+    }
+    return changed;
+}
+
+/* Row r of t->q is rounded, of t->error its product with G; Adam's moments are room by now. */
+static void sbit__adaround_pairs_task(void *task, int64_t r, int32_t worker)
+{
+    sbit__adaround *t = (sbit__adaround *)task;
+    const sbit_grid *grid = &t->site->settings.grid;
+    const int64_t begin = r * t->layer.depth;
+    const float least = (float)grid->qmin - t->zero[r], most = (float)grid->qmax - t->zero[r];
+    sbit__adaround_row row;
+    (void)worker;
+    row.sums = t->sums;
+    row.depth = t->layer.depth;
+    row.step = t->m + begin;
+    row.rise = t->u + begin;
+    row.slope = t->error + begin;
+    row.v = t->v + begin;
+    for (int64_t k = 0; k < row.depth; k++) {
+        const float low = t->low[begin + k];
+        const bool free = low >= least && low + 1.0f <= most && sbit__adaround_weight(t, r, k) != 0.0f;
+        row.step[k] = !free ? 0.0f : row.v[k] >= 0.0f ? -t->scale[r] : t->scale[r];
+        row.slope[k] -= t->target[begin + k];
+    }
+    sbit__adaround_rises(&row);
+    for (int sweep = 0; sweep < SBIT__ADAROUND_SWEEPS && sbit__adaround_sweep(&row); sweep++) {
+        continue;
+    }
+}
+
+static void sbit__adaround_group(sbit__adaround *t, float *out)
+{
+    const sbit__layer *layer = &t->layer;
+    const sbit_grid *grid = &t->site->settings.grid;
+    const int64_t square = layer->depth * layer->depth;
+    t->sums = t->gram.sums + t->group * square;
+    sbit__adaround_start(t);
+    /* target = w G (or w times the cross sums); the loss's gradient in w_q is 2 (w_q G - target) /
+     * n */
+    sbit__layer_product(t->quant->ctx, layer, t->q,
+                        t->gram.cross ? t->gram.mixed + t->group * square : t->sums, t->target,
+                        t->scratch);
+    sbit__adaround_search(t);
+    for (int64_t i = 0; i < layer->rows * layer->depth; i++) {
+        const int64_t r = i / layer->depth;
+        const float q = t->low[i] + (t->v[i] >= 0.0f ? 1.0f : 0.0f);
+        const float least = (float)grid->qmin - t->zero[r], most = (float)grid->qmax - t->zero[r];
+        t->q[i] = t->scale[r] * (q < least ? least : q > most ? most : q);
+    }
+    sbit__layer_product(t->quant->ctx, layer, t->q, t->sums, t->error, t->scratch);
+    sbit_ctx_parallel(t->quant->ctx, layer->rows, sbit__adaround_pairs_task, t);
+    for (int64_t i = 0; i < layer->rows * layer->depth; i++) {
+        const int64_t r = i / layer->depth, k = i % layer->depth;
+        out[(t->group * layer->rows + r) * layer->row_step + k * layer->depth_step] =
+            t->scale[r] * (t->low[i] + (t->v[i] >= 0.0f ? 1.0f : 0.0f));
     }
 }
 
@@ -223,8 +351,8 @@ static sbit_status sbit__adaround_layer(sbit__adaround *t, size_t site, sbit_err
     SBIT__TRY(sbit__site_weight(t->quant, &t->quant->sites[site], &weight, error));
     SBIT__TRY(sbit__adaround_room(t, &out, error));
     t->w = (float *)weight.data;
-    for (int64_t g = 0; g < t->layer.groups; g++) {
-        sbit__adaround_group(t, g, out);
+    for (t->group = 0; t->group < t->layer.groups; t->group++) {
+        sbit__adaround_group(t, out);
     }
     const sbit_status status = sbit_quant_set_weight(t->quant, site, out, error);
     sbit__free(a, t->low, t->bytes);
