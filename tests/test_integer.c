@@ -138,7 +138,7 @@ static void check_tile(const sbit__q8_kernels *kernels, const char *isa, int64_t
 static void tile_on(const sbit__q8_kernels *kernels, const char *isa)
 {
     for (int64_t width = kernels->lanes; width <= kernels->panel; width *= 2) {
-        for (int64_t rows = 0; rows <= 19; rows++) {
+        for (int64_t rows = 0; rows <= 35; rows += rows < 19 ? 1 : 4) {
             for (int kind = 0; kind < 3; kind++) {
                 check_tile(kernels, isa, rows, width, width, kind);
                 check_tile(kernels, isa, rows, width, 1 + below(width), kind);
@@ -147,9 +147,49 @@ static void tile_on(const sbit__q8_kernels *kernels, const char *isa)
     }
 }
 
+/* Rows side by side in the output, as most convolutions have them. */
+static void tight_on(const sbit__q8_kernels *kernels, const char *isa)
+{
+    for (int64_t width = kernels->lanes; width <= kernels->panel; width *= 2) {
+        for (int64_t rows = 4; rows <= 48; rows += 4) {
+            enum { DEPTH = 36 };
+            static uint8_t x[64 * 64], got[64 * 64], want[64 * 64];
+            int8_t *weights = (int8_t *)random_bytes((size_t)(width * DEPTH));
+            int32_t *bias = random_i32(width, 100000);
+            float *scale = random_f32(width, 0.01f);
+            const uint8_t *row[64];
+            const int64_t offset = 0;
+            sbit__q8_tile tile;
+            memset(&tile, 0, sizeof tile);
+            memset(got, 0x55, sizeof got);
+            memset(want, 0x55, sizeof want);
+            for (int64_t i = 0; i < 64 * 64; i++) {
+                x[i] = (uint8_t)below(256);
+            }
+            for (int64_t i = 0; i < rows; i++) {
+                row[i] = x + i * 16 + i / 16 * (rows % 8) * 16;
+            }
+            tile.taps = 1;
+            tile.depth = DEPTH;
+            tile.offsets = &offset;
+            tile.width = tile.columns = tile.out_stride = width;
+            tile.weights = tile.next = weights;
+            tile.bias = bias;
+            tile.scale = scale;
+            random_store(&tile.store, SBIT__Q8_U8);
+            tile.store.fits = true;
+            kernels->q8_tile(&tile, rows, row, NULL, got);
+            sbit__q8_tile__ref(&tile, rows, row, NULL, want);
+            check_same(got, want, sizeof got, "q8_tile tight", isa, rows, width);
+            free(weights), free(bias), free(scale);
+        }
+    }
+}
+
 TEST(tiles_give_the_same_bits_on_every_set)
 {
     each_set(tile_on);
+    each_set(tight_on);
 }
 
 static void depthwise_on(const sbit__q8_kernels *kernels, const char *isa)
@@ -223,6 +263,34 @@ TEST(rows_become_columns)
     }
 }
 
+/* The short formula is the long one of all pairs of bytes, and is found for nearly all scales. */
+static void linear_on(const sbit__q8_kernels *kernels, const char *isa)
+{
+    int found = 0;
+    for (int k = 0; k < 60; k++) {
+        uint8_t a[256], b[256], got[256], want[256];
+        sbit__q8_pair pair;
+        random_pair(&pair);
+        pair.op = k % 2 == 0 ? SBIT__BINARY_ADD : SBIT__BINARY_SUB;
+        pair.scale_y = (0.3f + sbit_rng_uniform(&rng)) * (pair.scale_a + pair.scale_b);
+        if (k == 0) { /* sums of halves: ties wherever they are odd */
+            pair.scale_a = pair.scale_b = 0.5f;
+            pair.scale_y = 1.0f;
+        }
+        sbit__q8_try_linear(kernels, &pair);
+        found += pair.linear;
+        for (int i = 0; i < 256; i++) {
+            for (int j = 0; j < 256; j++) {
+                a[j] = (uint8_t)i, b[j] = (uint8_t)j;
+            }
+            kernels->q8_binary(&pair, 256, a, b, got);
+            sbit__q8_binary__ref(&pair, 256, a, b, want);
+            check_same(got, want, sizeof got, "q8_binary of all pairs", isa, k, i);
+        }
+    }
+    CHECK_MSG(found >= 48, "%s: %d of 60", isa, found);
+}
+
 static void elements_on(const sbit__q8_kernels *kernels, const char *isa)
 {
     for (int64_t n = 0; n < 150; n++) {
@@ -238,6 +306,11 @@ static void elements_on(const sbit__q8_kernels *kernels, const char *isa)
         kernels->q8_binary(&pair, n, a, b, got);
         sbit__q8_binary__ref(&pair, n, a, b, want);
         check_same(got, want, sizeof got, "q8_binary", isa, n, (int64_t)pair.op);
+        sbit__q8_try_linear(kernels, &pair);
+        CHECK(!(pair.linear && pair.op == SBIT__BINARY_MUL));
+        memset(got, 1, sizeof got);
+        kernels->q8_binary(&pair, n, a, b, got);
+        check_same(got, want, sizeof got, "q8_binary linear", isa, n, (int64_t)pair.op);
         memcpy(got, b, 256);
         memcpy(want, b, 256);
         kernels->q8_max(n / 3, n % 4, n / 3 + (n & 8), a, got);
@@ -268,6 +341,7 @@ static void elements_on(const sbit__q8_kernels *kernels, const char *isa)
 TEST(elementwise_kernels_give_the_same_bits_on_every_set)
 {
     each_set(elements_on);
+    each_set(linear_on);
 }
 
 /* ---- the driver */

@@ -18,7 +18,8 @@ enum {
     SBIT__Q8_BAND_BYTES = 64 * 1024, /* of input */
     SBIT__Q8_BAND_PIXELS = 320,
     SBIT__Q8_WIDEST = 64,                /* panel that pack_rows knows */
-    SBIT__Q8_HEAD = 64,                  /* bytes in front of the packed weights of a group */
+    SBIT__Q8_HEAD = 128,                 /* bytes in front of the packed weights of a group */
+    SBIT__Q8_ADDED = 64,                 /* of these */
     SBIT__Q8_SLACK = 64,                 /* bytes that may be read behind a band */
     SBIT__Q8_WORTH_A_THREAD = 256 * 1024 /* multiplications */
 };
@@ -180,10 +181,12 @@ SBIT__FN void sbit__q8_conv_plan(const sbit_ctx *ctx, sbit__q8_conv *conv)
     conv->scratch_bytes = (size_t)conv->worker_bytes * (size_t)sbit_ctx_threads(ctx);
 }
 
-/* >>pack: per group whether the store fits, bias, factor, scale, shift of all columns, weights */
+/* >>pack: per group whether the store fits, how another tensor is added, bias, factor, scale, shift of
+ * all columns, weights */
 
 typedef struct sbit__q8_group {
     int32_t *fits, *bias, *factor;
+    sbit__q8_pair *added;
     float *scale, *shift;
     int8_t *weights;
 } sbit__q8_group;
@@ -193,6 +196,7 @@ static sbit__q8_group sbit__q8_group_at(const sbit__q8_conv *conv, void *packed,
     sbit__q8_group at;
     char *base = (char *)packed + group * conv->group_bytes;
     at.fits = (int32_t *)(void *)base;
+    at.added = (sbit__q8_pair *)(void *)(base + SBIT__Q8_ADDED);
     at.bias = (int32_t *)(void *)(base + SBIT__Q8_HEAD);
     at.factor = at.bias + conv->columns;
     at.scale = (float *)(void *)(at.factor + conv->columns);
@@ -326,11 +330,61 @@ static void sbit__q8_pack_depthwise(const sbit_ctx *ctx, const sbit__q8_conv *co
     }
 }
 
+typedef char sbit__q8_added_fits[sizeof(sbit__q8_pair) <= SBIT__Q8_HEAD - SBIT__Q8_ADDED ? 1 : -1];
+
+/* Both formulas on all pairs. */
+static bool sbit__q8_is_linear(const sbit__q8_kernels *kernels, const sbit__q8_pair *pair)
+{
+    sbit__q8_pair exact = *pair;
+    uint8_t a[256], b[256], got[256], want[256];
+    exact.linear = false;
+    for (int32_t i = 0; i < 256; i++) {
+        b[i] = (uint8_t)i;
+    }
+    for (int32_t i = 0; i < 256; i++) {
+        memset(a, i, sizeof a);
+        kernels->q8_binary(pair, 256, a, b, got);
+        kernels->q8_binary(&exact, 256, a, b, want);
+        if (memcmp(got, want, sizeof got) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Results near a tie decide: each try has roundings of its own, and 19 of 20 pairs of scales are
+ * met by one of them. */
+SBIT__FN void sbit__q8_try_linear(const sbit__q8_kernels *kernels, sbit__q8_pair *pair)
+{
+    static const double steps[3] = {0.0, 9e-8, -9e-8}; /* about one place of a float */
+    const double by_a = (double)pair->scale_a / (double)pair->scale_y;
+    const double by_b = (pair->op == SBIT__BINARY_SUB ? -1.0 : 1.0) * (double)pair->scale_b /
+                        (double)pair->scale_y;
+    pair->linear = false;
+    if (pair->op == SBIT__BINARY_MUL || !(fabs(by_a) < 1e4 && fabs(by_b) < 1e4)) {
+        return; /* or the sum could leave int32 */
+    }
+    for (int i = 0; i < 9 && !pair->linear; i++) {
+        pair->by_a = (float)(by_a * (1.0 + steps[i % 3]));
+        pair->by_b = (float)(by_b * (1.0 + steps[i / 3]));
+        pair->base = (float)-(pair->zero_a * (double)pair->by_a + pair->zero_b * (double)pair->by_b);
+        pair->linear = true;
+        pair->linear = sbit__q8_is_linear(kernels, pair);
+    }
+}
+
 SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
                                  const sbit__q8_weights *weights, void *packed)
 {
     const sbit__q8_kernels *kernels = sbit__q8_of(ctx);
     memset(packed, 0, conv->packed_bytes);
+    if (conv->adds) {
+        sbit__q8_pair *added = sbit__q8_group_at(conv, packed, 0).added;
+        *added = conv->added;
+        if (weights->once && kernels->q8_binary != sbit__q8_binary__ref) { /* it has one form */
+            sbit__q8_try_linear(kernels, added);
+        }
+    }
     if (conv->depthwise) {
         const sbit__q8_group at = sbit__q8_group_at(conv, packed, 0);
         *at.fits = 1;
@@ -362,6 +416,7 @@ typedef struct sbit__q8_job {
     const sbit__q8_conv *conv;
     const sbit__q8_kernels *kernels;
     const uint8_t *x, *other;
+    const sbit__q8_pair *added;
     const void *packed;
     char *y, *scratch;
 } sbit__q8_job;
@@ -471,8 +526,7 @@ static void sbit__q8_unit_add(const sbit__q8_unit *unit, int64_t first, int64_t 
     const int64_t run = count == channels ? end - begin : count; /* what lies side by side */
     for (int64_t at = begin; conv->adds && at < end; at += sbit__larger(run, channels)) {
         uint8_t *y = (uint8_t *)(void *)unit->job->y + at + first;
-        unit->job->kernels->q8_binary(&conv->added, run, y,
-                                      unit->job->other + at + first, y);
+        unit->job->kernels->q8_binary(unit->job->added, run, y, unit->job->other + at + first, y);
     }
 }
 
@@ -627,6 +681,7 @@ SBIT__FN void sbit__q8_conv_run(sbit_ctx *ctx, const sbit__q8_conv *conv, const 
     job.x = x;
     job.packed = packed;
     job.other = other;
+    job.added = sbit__q8_group_at(conv, (void *)(uintptr_t)packed, 0).added;
     job.y = (char *)y;
     job.scratch = (char *)scratch;
     sbit__parallel_range(ctx, units, 1 + SBIT__Q8_WORTH_A_THREAD / (2 * (unit_macs + 1)),

@@ -32,12 +32,16 @@ typedef struct sbit__q8_store {
     int32_t zero, lo, hi; /* U8 */
 } sbit__q8_store;
 
-/* y = Q(DQ(a) op DQ(b)) in float32, with true division. */
+/* y = Q(DQ(a) op DQ(b)) in float32, with true division. `linear`: round(b * by_b + (a * by_a + base))
+ * + zero, clamped, is the same for all 65,536 pairs of bytes (sbit__q8_try_linear has seen it), and
+ * a set may compute that. */
 typedef struct sbit__q8_pair {
     sbit__binary op; /* ADD, SUB, MUL */
     float scale_a, scale_b, scale_y;
     int32_t zero_a, zero_b;
     sbit__q8_store store; /* U8 */
+    bool linear;
+    float by_a, by_b, base;
 } sbit__q8_pair;
 
 /* One panel of columns. A row's sum is over `taps` runs of `depth` bytes, run t beginning at
@@ -140,6 +144,7 @@ typedef struct sbit__q8_weights {
     const int32_t *bias;                       /* NULL: none; one for each output channel */
     const float *scale, *shift;                /* multipliers; NULL for I32, or none */
     const int32_t *zero;                       /* zero points of the weights, NULL: 0 */
+    bool once;                                 /* packed for all runs: trying pays */
 } sbit__q8_weights;
 
 /* Fills in everything behind `added`; no failure. Packed weights depend on channels, kernel and
@@ -150,6 +155,9 @@ SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
 /* x [batch][positions][in_channels], y alike, of the store's type; other: what is added, as y */
 SBIT__FN void sbit__q8_conv_run(sbit_ctx *ctx, const sbit__q8_conv *conv, const uint8_t *x,
                                 const void *packed, const uint8_t *other, void *y, void *scratch);
+
+/* Finds numbers for pair->linear, of ADD and SUB; they depend on the set. Takes about 50 us. */
+SBIT__FN void sbit__q8_try_linear(const sbit__q8_kernels *kernels, sbit__q8_pair *pair);
 
 /* Which channel of a block stands at place `at` in the arrays of a depthwise convolution. */
 SBIT__INLINE int64_t sbit__q8_lane(int64_t block, int64_t at)

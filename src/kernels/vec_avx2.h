@@ -107,12 +107,14 @@ SBIT__V_INLINE __m256 SBIT__V(quotient)(__m256 x, __m256 y, float inverse)
     (void)inverse;
     return _mm256_div_ps(x, y);
 }
-#if SBIT__VNNI == 2
 SBIT__V_INLINE __m256 SBIT__V(fma_f32)(__m256 a, __m256 b, __m256 sum)
 {
+#if SBIT__VNNI == 2
     return _mm256_fmadd_ps(a, b, sum);
-}
+#else
+    return _mm256_add_ps(_mm256_mul_ps(a, b), sum);
 #endif
+}
 SBIT__V_INLINE __m256 SBIT__V(max_f32)(__m256 a, __m256 b)
 {
     return _mm256_max_ps(a, b);

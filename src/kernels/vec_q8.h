@@ -120,10 +120,10 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
 {
     const int64_t lanes = SBIT__V(lanes);
     const uint8_t *w = (const uint8_t *)(const void *)tile->weights;
-    const int own = m == 8 ? 4 : m; /* rows that need a register each */
-    const int64_t apart = own < m ? row[own] - row[0] : 0; /* from these to the others */
+    const int own = m % 8 == 0 ? 4 : m; /* rows that need a register each */
+    const int64_t apart = own < m ? row[own] - row[0] : 0; /* from these to the next as many */
     SBIT__V(vi) sum[20]; /* row after row */
-    SBIT__UNROLL for (int i = 0; i < m; i++)
+    SBIT__UNROLL16 for (int i = 0; i < m; i++)
     {
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
@@ -141,9 +141,9 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
             w += vectors * 4 * lanes;
             SBIT__PREFETCH(ahead);
             ahead += step;
-            SBIT__UNROLL for (int i = 0; i < m; i++)
+            SBIT__UNROLL16 for (int i = 0; i < m; i++)
             {
-                const uint8_t *x = row[i % own] + (i < own ? k : k + apart);
+                const uint8_t *x = row[i % own] + (k + i / own * apart);
                 const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(repeat4)(x));
                 SBIT__UNROLL for (int j = 0; j < vectors; j++)
                 {
@@ -153,7 +153,7 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
         }
     }
     if (tile->factor != NULL) {
-        SBIT__UNROLL for (int i = 0; i < m; i++)
+        SBIT__UNROLL16 for (int i = 0; i < m; i++)
         {
             SBIT__UNROLL for (int j = 0; j < vectors; j++)
             {
@@ -181,6 +181,25 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
         }
         return;
     }
+    if (bytes_only && vectors == 1 && m % 4 == 0 && tile->columns == lanes) {
+        const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&tile->store);
+        SBIT__UNROLL for (int i = 0; i < m; i += 4)
+        {
+            uint8_t part[4 * SBIT__V(lanes)], *y = (uint8_t *)out + at + i * tile->out_stride;
+            const SBIT__V(vb) bytes = SBIT__V(in_order)(
+                SBIT__V(q8_bytes)(&bounds, 1, tile->scale, tile->shift, sum + i));
+            if (tile->out_stride == lanes) {
+                SBIT__V(store_bytes)(y, 4 * lanes, bytes);
+                continue;
+            }
+            SBIT__V(store_bytes)(part, 4 * lanes, bytes);
+            SBIT__UNROLL for (int r = 0; r < 4; r++)
+            {
+                memcpy(y + r * tile->out_stride, part + r * lanes, SBIT__V(lanes));
+            }
+        }
+        return;
+    }
     if (bytes_only) {
         const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
         const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
@@ -189,7 +208,7 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
         {
             const int64_t c = j * lanes;
             const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + c, lanes);
-            SBIT__UNROLL for (int i = 0; i < m; i++)
+            SBIT__UNROLL16 for (int i = 0; i < m; i++)
             {
                 SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i * vectors + j]), scale);
                 if (tile->shift != NULL) {
@@ -204,7 +223,7 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
         return;
     }
     int32_t space[20 * SBIT__V(lanes)];
-    SBIT__UNROLL for (int i = 0; i < m; i++)
+    SBIT__UNROLL16 for (int i = 0; i < m; i++)
     {
         SBIT__UNROLL for (int j = 0; j < vectors; j++)
         {
@@ -214,18 +233,24 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
     SBIT__V(q8_put_rows)(tile, m, space, out, at);
 }
 
-/* Tiles of 8 rows have their second 4 as far behind the first, all of them: there are too few
- * registers for 8 pointers. */
-SBIT__V_INLINE bool SBIT__V(q8_halves)(int64_t rows, const uint8_t *const *row)
+/* Tiles of 8 or 16 rows have every 4 as far behind those before, all of them: there are too few
+ * registers for as many pointers. */
+SBIT__V_INLINE bool SBIT__V(q8_fours)(int m, int64_t rows, const uint8_t *const *row)
 {
     bool same = true;
-    for (int64_t i = 0; i < rows; i += 8) {
-        const uint8_t *const *at = row + sbit__smaller(i, rows - 8);
-        for (int j = 1; j < 4; j++) {
-            same = same && at[4 + j] - at[j] == at[4] - at[0];
+    for (int64_t i = 0; i < rows; i += m) {
+        const uint8_t *const *at = row + sbit__smaller(i, rows - m);
+        for (int j = 4; j < m; j++) {
+            same = same && at[j] - at[j - 4] == at[4] - at[0];
         }
     }
     return same;
+}
+
+/* Rows that tiles of m compute. */
+SBIT__V_INLINE int64_t SBIT__V(q8_whole)(int64_t rows, int64_t m)
+{
+    return (rows + m - 1) / m * m;
 }
 
 /* All rows by tiles of m. A rest is made up to a whole tile by rows before it, which get the same
@@ -246,11 +271,13 @@ SBIT__V_INLINE bool SBIT__V(q8_halves)(int64_t rows, const uint8_t *const *row)
         }                                                                                          \
     }
 SBIT__Q8_ROWS(q8_rows, SBIT__V(tile_m), SBIT__V(tile_v))
+SBIT__Q8_ROWS(q8_rows_4, 4, SBIT__V(tile_v))
 SBIT__Q8_ROWS(q8_rows_3, 3, SBIT__V(tile_v))
 SBIT__Q8_ROWS(q8_rows_1, 1, SBIT__V(tile_v))
 SBIT__Q8_ROWS(q8_rows_8_2, 8, 2)
 SBIT__Q8_ROWS(q8_rows_4_2, 4, 2)
 SBIT__Q8_ROWS(q8_rows_1_2, 1, 2)
+SBIT__Q8_ROWS(q8_rows_16_1, 16, 1)
 SBIT__Q8_ROWS(q8_rows_8_1, 8, 1)
 SBIT__Q8_ROWS(q8_rows_4_1, 4, 1)
 SBIT__Q8_ROWS(q8_rows_1_1, 1, 1)
@@ -262,17 +289,25 @@ SBIT__V_TARGET static void SBIT__V(q8_tile)(const sbit__q8_tile *tile, int64_t r
 {
     const int64_t vectors = tile->width / SBIT__V(lanes);
 #define SBIT__Q8_CASE(name, n, v)                                                                  \
-    if (vectors == v && rows >= n && (n < 8 || SBIT__V(q8_halves)(rows, row))) {                   \
+    if (vectors == v && rows >= n && (n < 8 || SBIT__V(q8_fours)(n, rows, row))) {                 \
         SBIT__V(name)(tile, rows, row, row_sums, out);                                             \
         return;                                                                                    \
     }
-    SBIT__Q8_CASE(q8_rows, SBIT__V(tile_m), SBIT__V(tile_v))
+    if (SBIT__V(tile_m) <= 4 || SBIT__V(q8_whole)(rows, SBIT__V(tile_m)) <= SBIT__V(q8_whole)(rows, 4)) {
+        SBIT__Q8_CASE(q8_rows, SBIT__V(tile_m), SBIT__V(tile_v))
+    }
+    if (SBIT__V(tile_m) > 4) {
+        SBIT__Q8_CASE(q8_rows_4, 4, SBIT__V(tile_v))
+    }
     SBIT__Q8_CASE(q8_rows_3, 3, SBIT__V(tile_v))
     SBIT__Q8_CASE(q8_rows_1, 1, SBIT__V(tile_v))
     if (SBIT__V(tile_v) > 2) {
         SBIT__Q8_CASE(q8_rows_8_2, 8, 2)
         SBIT__Q8_CASE(q8_rows_4_2, 4, 2)
         SBIT__Q8_CASE(q8_rows_1_2, 1, 2)
+    }
+    if (SBIT__V(tile_v) > 2) {
+        SBIT__Q8_CASE(q8_rows_16_1, 16, 1)
     }
     SBIT__Q8_CASE(q8_rows_8_1, 8, 1)
     SBIT__Q8_CASE(q8_rows_4_1, 4, 1)

@@ -2,9 +2,32 @@
  * VNNI have them of the set without. >>vec_q8_elements
  */
 
+SBIT__V_TARGET static void SBIT__V(q8_linear)(const sbit__q8_pair *pair, int64_t n,
+                                              const uint8_t *a, const uint8_t *b, uint8_t *y)
+{
+    const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&pair->store);
+    const SBIT__V(vf) by_a = SBIT__V(set_f32)(pair->by_a), by_b = SBIT__V(set_f32)(pair->by_b);
+    const SBIT__V(vf) base = SBIT__V(set_f32)(pair->base);
+    for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
+        SBIT__V(vi) q[4];
+        SBIT__UNROLL for (int j = 0; j < 4; j++)
+        {
+            const int64_t at = i + j * SBIT__V(lanes);
+            const SBIT__V(vf) u = SBIT__V(to_f32)(SBIT__V(load_u8)(a + at, n - at));
+            const SBIT__V(vf) v = SBIT__V(to_f32)(SBIT__V(load_u8)(b + at, n - at));
+            q[j] = SBIT__V(round)(SBIT__V(fma_f32)(v, by_b, SBIT__V(fma_f32)(u, by_a, base)));
+        }
+        SBIT__V(store_bytes)(y + i, n - i, SBIT__V(in_order)(SBIT__V(q8_narrow)(&bounds, q)));
+    }
+}
+
 SBIT__V_TARGET static void SBIT__V(q8_binary)(const sbit__q8_pair *pair, int64_t n,
                                               const uint8_t *a, const uint8_t *b, uint8_t *y)
 {
+    if (pair->linear) {
+        SBIT__V(q8_linear)(pair, n, a, b, y);
+        return;
+    }
     const SBIT__V(vi) zero_a = SBIT__V(set_i32)(pair->zero_a);
     const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&pair->store);
     const SBIT__V(vf) top = SBIT__V(set_f32)((float)(pair->store.hi - pair->store.zero));

@@ -20,7 +20,7 @@
  *     u4, s4         groups of 4 bytes, unsigned and signed, ready for
  *     dot4           sum[lane] += u[lane][0] * s[lane][0] + ... + u[lane][3] * s[lane][3], exact
  *     tile_m, tile_v a tile's rows and vectors
- *     fma_f32        a * b + sum, rounded once or twice; only for vec_last.h
+ *     fma_f32        a * b + sum, rounded once or twice: of bytes only where all were tried
  *     max_f32        b where one is a NaN; min_f32 likewise
  *     last_m, last_v a tile of vec_last.h: its rows and vectors
  */

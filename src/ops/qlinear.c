@@ -495,6 +495,7 @@ static void sbit__q_pack(const sbit_op_call *call, const sbit__q_roles *roles,
     sbit__q8_weights weights;
     memset(&weights, 0, sizeof weights);
     sbit__q_arrays(call, roles, state, params, memory, &weights);
+    weights.once = state->fixed;
     weights.data = (const char *)w->data + index * state->k * state->n;
     weights.is_unsigned = w->dtype == SBIT_U8;
     if (!state->matrix) {
@@ -581,6 +582,7 @@ static sbit_status sbit__q_product_pack(const sbit_op_call *call, sbit_error *er
     }
     const int64_t count = state.matrix ? state.w_count : 1;
     const size_t bytes = (size_t)count * state.packed_bytes;
+    state.fixed = true;
     char *packed = (char *)call->alloc_packed(call, bytes + state.array_bytes);
     if (packed == NULL) {
         return sbit__op_no_memory(call, error);
