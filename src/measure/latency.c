@@ -158,15 +158,15 @@ SBIT__FN sbit_status sbit__latency_learn(sbit_latency *latency, double share, do
                                          sbit_error *error)
 {
     sbit__latency_node *shares = &latency->shares;
-    SBIT__TRY(shares->count > 0 ? SBIT_OK : sbit__latency_insert(latency, shares, 1.0, 1.0, error));
-    for (size_t i = 0; i + 1 < shares->count; i++) { /* the whole is what it is */
-        sbit__moment *m = &shares->moments[i];
+    for (size_t i = 0; i < shares->count; i++) {
+        const sbit__moment *m = &shares->moments[i];
         if (fabs(m->work - share) < SBIT__LATENCY_SAME) {
             measured = 0.5 * (m->us + measured);
             share = m->work;
+            break;
         }
     }
-    SBIT__TRY(share < 1.0 - SBIT__LATENCY_SAME ? sbit__latency_insert(latency, shares, share, measured, error) : SBIT_OK);
+    SBIT__TRY(sbit__latency_insert(latency, shares, share, measured, error));
     sbit__latency_rise(shares);
     return SBIT_OK;
 }

@@ -16,19 +16,23 @@ enum {
 
 /* >>graphs */
 
-/* A simplified copy, typed for one sample, with weights as a file holds them. */
+/* A simplified copy, typed for one sample, with weights as a file holds them: of what is pruned, or the
+ * user's graph, which has them so. */
 static sbit_status sbit__latency_graph(const sbit_sparse *sparse, const sbit_graph *graph,
                                        sbit_graph **out, sbit_error *error)
 {
     SBIT__TRY(sbit_graph_clone(graph, out, error));
     for (size_t i = 0; i < sbit_graph_input_count(*out); i++) {
         const sbit_value_id id = sbit_graph_input(*out, i);
+        const sbit_value_id known = sbit_graph_find_value(sparse->graph, sbit_graph_value(*out, id)->name);
         sbit_type type;
-        sbit__sparse_input_type(sparse, id, true, &type);
-        sbit_graph_set_type(*out, id, &type);
+        if (known.idx != 0) {
+            sbit__sparse_input_type(sparse, known, true, &type);
+            sbit_graph_set_type(*out, id, &type);
+        }
     }
     sbit_status status = sbit_infer(*out, error);
-    status = status == SBIT_OK ? sbit__packed_close(sparse, *out, error) : status;
+    status = status == SBIT_OK && graph != sparse->original ? sbit__packed_close(sparse, *out, error) : status;
     status = status == SBIT_OK ? sbit_simplify(*out, NULL, NULL, error) : status;
     if (status != SBIT_OK) {
         sbit_graph_destroy(*out);
@@ -96,15 +100,17 @@ static sbit_status sbit__latency_open(const sbit_sparse *sparse, const sbit_grap
 }
 
 /* Runs what is left at present in turns with the whole: microseconds of both. Of times of what is left
- * the table (NULL: none) takes that part, in its own time of the whole. */
+ * the table takes that part, in its own time of the whole; without one (NULL) the whole is the user's
+ * graph, which may be faster than the graph that is pruned (a channel shuffle is one Gather there). */
 static sbit_status sbit__latency_run(sbit_sparse *sparse, sbit_latency *latency, double part, double us[2],
                                      sbit_error *error)
 {
     sbit__timing t[2];
     sbit_graph *left = NULL, *simple[2] = {NULL, NULL};
+    const sbit_graph *whole = latency == NULL && sparse->original != NULL ? sparse->original : sparse->graph;
     memset(t, 0, sizeof t);
     SBIT__TRY(sbit__sparse_left(sparse, &left, error));
-    sbit_status status = sbit__latency_open(sparse, sparse->graph, &t[0], &simple[0], error);
+    sbit_status status = sbit__latency_open(sparse, whole, &t[0], &simple[0], error);
     status = status == SBIT_OK ? sbit__latency_open(sparse, left, &t[1], &simple[1], error) : status;
     status = status == SBIT_OK ? sbit__timing_run(t, 2, latency != NULL ? (int)SBIT__LATENCY_FEW : (int)SBIT__LATENCY_TURNS, error) : status;
     if (status == SBIT_OK) {

@@ -210,22 +210,24 @@ static sbit_status sbit__search_measure(sbit_search *search, double *share, sbit
     return SBIT_OK;
 }
 
-/* A new table learns what budgets of every tenth come to with one ratio for all: what adding up nodes
- * leaves out, and what their times were off by. Then it serves any budget as it is. */
+/* A new table learns what budgets of every tenth come to with one ratio for all, beginning with nothing
+ * pruned: what adding up nodes leaves out, what their times were off by, and where the graph that is
+ * pruned is slower than the user's. Then it serves any budget as it is. */
 static sbit_status sbit__search_ladder(sbit_search *search, double *ratios, sbit_error *error)
 {
     double limits[SBIT__BUDGETS], share = 0.0;
     bool met = true;
     memcpy(limits, search->limits, sizeof limits);
     memset(search->limits, 0, sizeof search->limits);
-    for (int step = SBIT__SEARCH_STEPS - 1; step > 0 && met; step--) {
+    for (int step = SBIT__SEARCH_STEPS; step > 0 && met; step--) {
         search->limits[SBIT__BUDGET_TIME] = (double)step / (double)SBIT__SEARCH_STEPS;
         SBIT__TRY(sbit__search_once(search, sbit_search_at(0), ratios, &met, error));
         if (met) {
             SBIT__TRY(sbit__search_measure(search, &share, error));
+            share = step == SBIT__SEARCH_STEPS && fabs(share - 1.0) < SBIT__SEARCH_OFF ? 1.0 : share;
             SBIT__TRY(sbit__latency_learn(search->times, search->by_nodes, share, error));
         }
-        SBIT__TRY(sbit__progress(search->sparse->ctx, "latency", SBIT__SEARCH_STEPS - step, SBIT__SEARCH_STEPS, error));
+        SBIT__TRY(sbit__progress(search->sparse->ctx, "latency", SBIT__SEARCH_STEPS + 1 - step, SBIT__SEARCH_STEPS, error));
     }
     memcpy(search->limits, limits, sizeof limits);
     return SBIT_OK;
