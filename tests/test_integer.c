@@ -112,6 +112,7 @@ static void check_tile(const sbit__q8_kernels *kernels, const char *isa, int64_t
     tile.scale = scale;
     tile.shift = below(3) == 0 ? shift : NULL;
     tile.out_stride = stride;
+    tile.line = 0;
     random_store(&tile.store, kind);
     for (int64_t i = 0; i < weight_bytes; i++) { /* zeros beyond the depth, extremes now and then */
         const int64_t k = i / (4 * width) % quads * 4 + i % 4;
@@ -158,7 +159,7 @@ static void tight_on(const sbit__q8_kernels *kernels, const char *isa)
             int32_t *bias = random_i32(width, 100000);
             float *scale = random_f32(width, 0.01f);
             const uint8_t *row[64];
-            const int64_t offset = 0;
+            const int64_t offset = 0, gap = rows % 16 == 0 ? 80 : rows % 8 * 16; /* between lines of 16 */
             sbit__q8_tile tile;
             memset(&tile, 0, sizeof tile);
             memset(got, 0x55, sizeof got);
@@ -167,9 +168,10 @@ static void tight_on(const sbit__q8_kernels *kernels, const char *isa)
                 x[i] = (uint8_t)below(256);
             }
             for (int64_t i = 0; i < rows; i++) {
-                row[i] = x + i * 16 + i / 16 * (rows % 8) * 16;
+                row[i] = x + i * 16 + i / 16 * gap;
             }
             tile.taps = 1;
+            tile.line = gap > 0 ? 16 * (rows % 16 == 0) : rows;
             tile.depth = DEPTH;
             tile.offsets = &offset;
             tile.width = tile.columns = tile.out_stride = width;
@@ -313,14 +315,18 @@ static void elements_on(const sbit__q8_kernels *kernels, const char *isa)
         check_same(got, want, sizeof got, "q8_binary linear", isa, n, (int64_t)pair.op);
         memcpy(got, b, 256);
         memcpy(want, b, 256);
-        kernels->q8_max(n / 3, n % 4, n / 3 + (n & 8), a, got);
-        sbit__q8_max__ref(n / 3, n % 4, n / 3 + (n & 8), a, want);
+        const int64_t offsets[3] = {n % 7, 0, 5};
+        kernels->q8_max(n / 3, n % 4, n / 3 + (n & 8), n & 3, offsets, a, got);
+        sbit__q8_max__ref(n / 3, n % 4, n / 3 + (n & 8), n & 3, offsets, a, want);
         check_same(got, want, sizeof got, "q8_max", isa, n, 0);
         memset(got, 1, sizeof got);
         memset(want, 1, sizeof want);
         kernels->q8_interleave(n / 2, a, b, got);
         sbit__q8_interleave__ref(n / 2, a, b, want);
         check_same(got, want, sizeof got, "q8_interleave", isa, n, 0);
+        kernels->q8_three(n / 2, n / 2 + n % 5, a, (uint8_t)(n % 2 * 128), got);
+        sbit__q8_three__ref(n / 2, n / 2 + n % 5, a, (uint8_t)(n % 2 * 128), want);
+        check_same(got, want, sizeof got, "q8_three", isa, n, 0);
         memset(got, 1, sizeof got);
         memset(want, 1, sizeof want);
         uint8_t *table = (uint8_t *)random_bytes(256);

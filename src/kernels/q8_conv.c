@@ -481,13 +481,16 @@ static void sbit__q8_unit_offsets(sbit__q8_unit *unit)
     }
 }
 
+/* Of a whole band: of one that was copied they are those of the next, too. */
 static void sbit__q8_unit_rows(const sbit__q8_unit *unit)
 {
-    const sbit__conv_shape *shape = &unit->job->conv->shape;
+    const sbit__q8_conv *conv = unit->job->conv;
+    const sbit__conv_shape *shape = &conv->shape;
     const bool column = shape->out[2] == 1; /* is one row of as many pixels */
     const int64_t down = shape->stride[1] * unit->line;
     const int64_t step = column ? down : shape->stride[2] * shape->in_channels;
-    const int64_t high = column ? 1 : unit->rows, wide = column ? unit->rows : shape->out[2];
+    const int64_t rows = conv->copies ? conv->rows : unit->rows;
+    const int64_t high = column ? 1 : rows, wide = column ? rows : shape->out[2];
     for (int64_t h = 0; h < high; h++) {
         const uint8_t **row = unit->row + h * wide;
         for (int64_t w = 0; w < wide; w++) {
@@ -557,6 +560,7 @@ static void sbit__q8_unit_group(const sbit__q8_unit *unit, int64_t group)
     tile.store = conv->store;
     tile.store.fits = *at.fits != 0;
     tile.out_stride = shape->out_channels;
+    tile.line = shape->out[2] == 1 ? unit->rows : shape->out[2];
     for (int64_t first = 0; first < out; number++) {
         tile.width = sbit__q8_panel(kernels, out - first);
         tile.columns = sbit__smaller(out - first, tile.width);
@@ -617,7 +621,8 @@ static void sbit__q8_unit_depthwise(const sbit__q8_unit *unit)
     }
 }
 
-static void sbit__q8_run_unit(const sbit__q8_job *job, int64_t number, int32_t worker)
+/* first: the worker's first, which fills in its pointers. */
+static void sbit__q8_run_unit(const sbit__q8_job *job, int64_t number, int32_t worker, bool first)
 {
     const sbit__q8_conv *conv = job->conv;
     const sbit__conv_shape *shape = &conv->shape;
@@ -651,7 +656,9 @@ static void sbit__q8_run_unit(const sbit__q8_job *job, int64_t number, int32_t w
     if (conv->depthwise) {
         sbit__q8_unit_depthwise(&unit);
     } else {
-        sbit__q8_unit_rows(&unit);
+        if (first || !conv->copies || shape->groups > 1) {
+            sbit__q8_unit_rows(&unit);
+        }
         for (int64_t g = 0; g < shape->groups; g++) {
             sbit__q8_unit_group(&unit, g);
         }
@@ -664,7 +671,7 @@ static void sbit__q8_run_unit(const sbit__q8_job *job, int64_t number, int32_t w
 static void sbit__q8_run_range(void *task, int64_t begin, int64_t end, int32_t worker)
 {
     for (int64_t i = begin; i < end; i++) {
-        sbit__q8_run_unit((const sbit__q8_job *)task, i, worker);
+        sbit__q8_run_unit((const sbit__q8_job *)task, i, worker, i == begin);
     }
 }
 

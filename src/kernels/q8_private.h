@@ -57,6 +57,7 @@ typedef struct sbit__q8_tile {
     const float *scale, *shift; /* shift NULL: none; both unused for I32 */
     sbit__q8_store store;
     int64_t out_stride; /* elements between rows of the output */
+    int64_t line;       /* as many rows at a time lie evenly apart; 0: not known */
     const int8_t *next; /* weights that come behind these and are fetched meanwhile; or these */
 } sbit__q8_tile;
 
@@ -85,8 +86,12 @@ typedef struct sbit__q8_depthwise {
       (const sbit__q8_depthwise *d, int64_t pixels, const uint8_t *x, void *y))                    \
     X(void, q8_binary,                                                                             \
       (const sbit__q8_pair *pair, int64_t n, const uint8_t *a, const uint8_t *b, uint8_t *y))      \
-    /* y = max(x, y), `count` runs of n, one behind the other in y, `step` apart in x */           \
-    X(void, q8_max, (int64_t n, int64_t count, int64_t step, const uint8_t *x, uint8_t *y))        \
+    /* y[p][i] = the largest of it and x[p * step + offsets[t] + i]: `count` runs of n */           \
+    X(void, q8_max,                                                                                \
+      (int64_t n, int64_t count, int64_t step, int64_t taps, const int64_t *offsets,               \
+       const uint8_t *x, uint8_t *y))                                                              \
+    /* y[3 i + k] = x[k * plane + i] ^ flip */                                                     \
+    X(void, q8_three, (int64_t n, int64_t plane, const uint8_t *x, uint8_t flip, uint8_t *y))      \
     /* y[2 i] = a[i], y[2 i + 1] = b[i] */                                                         \
     X(void, q8_interleave, (int64_t n, const uint8_t *a, const uint8_t *b, uint8_t *y))            \
     X(void, q8_lookup,                                                                             \

@@ -106,14 +106,26 @@ SBIT__FN void sbit__q8_binary__ref(const sbit__q8_pair *pair, int64_t n, const u
     }
 }
 
-SBIT__FN void sbit__q8_max__ref(int64_t n, int64_t count, int64_t step, const uint8_t *x,
-                                uint8_t *y)
+SBIT__FN void sbit__q8_max__ref(int64_t n, int64_t count, int64_t step, int64_t taps,
+                                const int64_t *offsets, const uint8_t *x, uint8_t *y)
 {
     for (int64_t p = 0; p < count; p++) {
-        for (int64_t i = 0; i < n; i++) {
-            const uint8_t at = x[p * step + i];
-            y[p * n + i] = at > y[p * n + i] ? at : y[p * n + i];
+        for (int64_t t = 0; t < taps; t++) {
+            for (int64_t i = 0; i < n; i++) {
+                const uint8_t at = x[p * step + offsets[t] + i];
+                y[p * n + i] = at > y[p * n + i] ? at : y[p * n + i];
+            }
         }
+    }
+}
+
+SBIT__FN void sbit__q8_three__ref(int64_t n, int64_t plane, const uint8_t *x, uint8_t flip,
+                                  uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[3 * i] = (uint8_t)(x[i] ^ flip);
+        y[3 * i + 1] = (uint8_t)(x[plane + i] ^ flip);
+        y[3 * i + 2] = (uint8_t)(x[2 * plane + i] ^ flip);
     }
 }
 

@@ -235,9 +235,12 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
 
 /* Tiles of 8 or 16 rows have every 4 as far behind those before, all of them: there are too few
  * registers for as many pointers. */
-SBIT__V_INLINE bool SBIT__V(q8_fours)(int m, int64_t rows, const uint8_t *const *row)
+SBIT__V_INLINE bool SBIT__V(q8_fours)(int m, int64_t line, int64_t rows, const uint8_t *const *row)
 {
     bool same = true;
+    if (line >= rows || (line > 0 && line % m == 0 && rows % line == 0)) {
+        return true; /* each lies in one line */
+    }
     for (int64_t i = 0; i < rows; i += m) {
         const uint8_t *const *at = row + sbit__smaller(i, rows - m);
         for (int j = 4; j < m; j++) {
@@ -289,7 +292,7 @@ SBIT__V_TARGET static void SBIT__V(q8_tile)(const sbit__q8_tile *tile, int64_t r
 {
     const int64_t vectors = tile->width / SBIT__V(lanes);
 #define SBIT__Q8_CASE(name, n, v)                                                                  \
-    if (vectors == v && rows >= n && (n < 8 || SBIT__V(q8_fours)(n, rows, row))) {                 \
+    if (vectors == v && rows >= n && (n < 8 || SBIT__V(q8_fours)(n, tile->line, rows, row))) {     \
         SBIT__V(name)(tile, rows, row, row_sums, out);                                             \
         return;                                                                                    \
     }

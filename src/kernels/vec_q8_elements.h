@@ -48,21 +48,21 @@ SBIT__V_TARGET static void SBIT__V(q8_binary)(const sbit__q8_pair *pair, int64_t
     }
 }
 
-SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, int64_t count, int64_t step, const uint8_t *x,
-                                           uint8_t *y)
+SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, int64_t count, int64_t step, int64_t taps,
+                                           const int64_t *offsets, const uint8_t *x, uint8_t *y)
 {
     if (step == n) { /* all runs are one */
         n *= count;
         count = 1;
     }
     for (int64_t p = 0; p < count; p++) {
-        const uint8_t *from = x + p * step;
-        uint8_t *to = y + p * n;
         for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
-            SBIT__V(store_bytes)
-            (to + i, n - i,
-             SBIT__V(max_bytes)(SBIT__V(load_bytes)(from + i, n - i),
-                                SBIT__V(load_bytes)(to + i, n - i)));
+            SBIT__V(vb) most = SBIT__V(load_bytes)(y + p * n + i, n - i);
+            for (int64_t t = 0; t < taps; t++) {
+                const uint8_t *from = x + (p * step + offsets[t] + i);
+                most = SBIT__V(max_bytes)(most, SBIT__V(load_bytes)(from, n - i));
+            }
+            SBIT__V(store_bytes)(y + p * n + i, n - i, most);
         }
     }
 }

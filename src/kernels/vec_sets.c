@@ -106,6 +106,39 @@ SBIT__INLINE void sbit__v_bytes(uint8_t *y, int64_t n, uint64_t bytes)
 #include "vec_q8.h"
 #include "vec_end.h"
 
+/* 16 pixels at a time: byte j of the result is pixel j / 3 of plane j % 3. */
+SBIT__TARGET("avx2")
+static void sbit__q8_three__avx2(int64_t n, int64_t plane, const uint8_t *x, uint8_t flip,
+                                 uint8_t *y)
+{
+    const __m128i flips = _mm_set1_epi8((char)flip);
+    uint8_t order[3][3][16]; /* of a part of the result, of a plane; 128: none of it */
+    int64_t i = 0;
+    for (int part = 0; part < 3; part++) {
+        for (int k = 0; k < 3; k++) {
+            for (int j = 0; j < 16; j++) {
+                const int at = 16 * part + j;
+                order[part][k][j] = (uint8_t)(at % 3 == k ? at / 3 : 128);
+            }
+        }
+    }
+    for (; i + 16 <= n; i += 16) {
+        __m128i v[3];
+        for (int k = 0; k < 3; k++) {
+            v[k] = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)(x + k * plane + i)), flips);
+        }
+        for (int part = 0; part < 3; part++) {
+            __m128i joined = _mm_setzero_si128();
+            for (int k = 0; k < 3; k++) {
+                const __m128i o = _mm_loadu_si128((const __m128i *)(const void *)order[part][k]);
+                joined = _mm_or_si128(joined, _mm_shuffle_epi8(v[k], o));
+            }
+            _mm_storeu_si128((__m128i *)(void *)(y + 3 * i + 16 * part), joined);
+        }
+    }
+    sbit__q8_three__ref(n - i, plane, x + i, flip, y + 3 * i);
+}
+
 /* 8 rows at a time: halves of two rows that lie 4 apart are one vector. */
 SBIT__TARGET("avx2,fma")
 static void sbit__last_exchange__avx2fma(int64_t rows, int64_t columns, const float *x,
@@ -156,6 +189,11 @@ static void sbit__last_exchange__avx2fma(int64_t rows, int64_t columns, const fl
 
 /* >>tables */
 /* >>no products, no VNNI */
+#define sbit__q8_three__sse2 sbit__q8_three__ref
+#define sbit__q8_three__neon sbit__q8_three__ref
+#define sbit__q8_three__avx2vnni sbit__q8_three__avx2
+#define sbit__q8_three__avx512 sbit__q8_three__avx2
+#define sbit__q8_three__avx512vnni sbit__q8_three__avx2
 #define sbit__q8_binary__avx2vnni sbit__q8_binary__avx2
 #define sbit__q8_max__avx2vnni sbit__q8_max__avx2
 #define sbit__q8_interleave__avx2vnni sbit__q8_interleave__avx2

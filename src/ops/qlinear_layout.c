@@ -49,10 +49,12 @@ typedef struct sbit__q_layout_task {
     int64_t rows, columns; /* x is [image][rows][columns], y [image][columns][rows] */
     uint8_t flip;
     const sbit__last_kernels *last;
+    const sbit__q8_kernels *q8;
 } sbit__q_layout_task;
 
 enum {
-    SBIT__Q_LAYOUT_COLUMNS = 64
+    SBIT__Q_LAYOUT_COLUMNS = 64,
+    SBIT__Q_LAYOUT_PIXELS = 4096
 };
 
 static void sbit__q_layout_bytes(void *user, int64_t begin, int64_t end, int32_t worker)
@@ -62,6 +64,20 @@ static void sbit__q_layout_bytes(void *user, int64_t begin, int64_t end, int32_t
     (void)worker;
     sbit__q_to_last(end - begin, task->rows, task->columns, (const uint8_t *)task->x + at,
                     task->flip, (uint8_t *)task->y + at);
+}
+
+/* Of pictures, which have three channels: a unit is SBIT__Q_LAYOUT_PIXELS of one. */
+static void sbit__q_layout_pixels(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_layout_task *task = (const sbit__q_layout_task *)user;
+    const int64_t side = SBIT__Q_LAYOUT_PIXELS, blocks = sbit__div_up(task->columns, side);
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t at = i / blocks * 3 * task->columns, first = i % blocks * side;
+        task->q8->q8_three(sbit__smaller(side, task->columns - first), task->columns,
+                           (const uint8_t *)task->x + at + first, task->flip,
+                           (uint8_t *)task->y + at + 3 * first);
+    }
 }
 
 /* A unit is SBIT__Q_LAYOUT_COLUMNS columns of an image. */
@@ -102,7 +118,12 @@ static sbit_status sbit__q_layout_run(const sbit_op_call *call, sbit_error *erro
     task.columns = count / images / task.rows;
     task.flip = x->dtype != call->out[0]->dtype ? 0x80 : 0;
     task.last = sbit__last_of(call->ctx);
-    if (bits == 8) {
+    task.q8 = sbit__q8_of(call->ctx);
+    if (bits == 8 && task.rows == 3) {
+        sbit__parallel_range(call->ctx, images * sbit__div_up(task.columns, SBIT__Q_LAYOUT_PIXELS),
+                             1 + 16384 / sbit__smaller(task.columns, SBIT__Q_LAYOUT_PIXELS),
+                             sbit__q_layout_pixels, &task);
+    } else if (bits == 8) {
         sbit__parallel_range(call->ctx, images, 1 + 65536 * images / count, sbit__q_layout_bytes,
                              &task);
     } else if (task.rows == 1 || task.columns == 1) {
@@ -153,32 +174,87 @@ typedef struct sbit__q_max_task {
     uint8_t *y;
 } sbit__q_max_task;
 
-/* Row `index` of the output: all its pixels, tap by tap. */
+/* Taps of a row's pixels: those in the middle have them all. */
+typedef struct sbit__q_max_taps {
+    const sbit__q_max_task *task;
+    const uint8_t *x;
+    uint8_t *y;
+    int64_t first, end; /* pixels in the middle */
+    int64_t count, offsets[16];
+} sbit__q_max_taps;
+
+static void sbit__q_max_middle(sbit__q_max_taps *taps)
+{
+    const sbit__pool_shape *p = taps->task->plan;
+    if (taps->first < taps->end && taps->count > 0) {
+        const int64_t step = p->stride[2] * p->channels;
+        taps->task->q8->q8_max(p->channels, taps->end - taps->first, step, taps->count,
+                               taps->offsets, taps->x + taps->first * step,
+                               taps->y + taps->first * p->channels);
+    }
+    taps->count = 0;
+}
+
+/* Pixels begin..end-1 have a tap that lies `offset` behind the pixel's place in x. */
+static void sbit__q_max_tap(sbit__q_max_taps *taps, int64_t begin, int64_t end, int64_t offset)
+{
+    const sbit__pool_shape *p = taps->task->plan;
+    const int64_t step = p->stride[2] * p->channels;
+    const int64_t parts[2][2] = {{begin, sbit__smaller(end, taps->first)},
+                                 {sbit__larger(begin, taps->end), end}};
+    for (int i = 0; i < 2; i++) {
+        if (parts[i][0] < parts[i][1]) {
+            taps->task->q8->q8_max(p->channels, parts[i][1] - parts[i][0], step, 1, &offset,
+                                   taps->x + parts[i][0] * step, taps->y + parts[i][0] * p->channels);
+        }
+    }
+    taps->offsets[taps->count++] = offset;
+    if (taps->count == (int64_t)SBIT__COUNT_OF(taps->offsets)) {
+        sbit__q_max_middle(taps);
+    }
+}
+
+/* Pixels begin..end-1 have tap k along the row. */
+static void sbit__q_max_pixels(const sbit__pool_shape *p, int64_t k, int64_t *begin, int64_t *end)
+{
+    const int64_t at = k * p->dilation[2] - p->pad_begin[2];
+    const int64_t reach = at < p->in[2] ? sbit__div_up(p->in[2] - at, p->stride[2]) : 0;
+    *begin = at < 0 ? sbit__div_up(-at, p->stride[2]) : 0;
+    *end = sbit__smaller(reach, p->out[2]);
+}
+
+/* Row `index` of the output. */
 static void sbit__q_max_row(const sbit__q_max_task *task, int64_t index)
 {
     const sbit__pool_shape *p = task->plan;
     const int64_t c = p->channels, h = index % p->out[1], d = index / p->out[1] % p->out[0];
     const int64_t n = index / p->out[1] / p->out[0];
-    uint8_t *y = task->y + index * p->out[2] * c;
-    memset(y, 0, (size_t)(p->out[2] * c));
+    int64_t begin = 0, end = 0;
+    sbit__q_max_taps taps;
+    taps.task = task;
+    taps.x = task->x;
+    taps.y = task->y + index * p->out[2] * c;
+    taps.count = taps.first = 0;
+    taps.end = p->out[2];
+    for (int64_t k = 0; k < p->kernel[2]; k++) {
+        sbit__q_max_pixels(p, k, &begin, &end);
+        taps.first = sbit__larger(taps.first, begin);
+        taps.end = sbit__smaller(taps.end, end);
+    }
+    taps.end = sbit__larger(taps.end, taps.first); /* no middle */
+    memset(taps.y, 0, (size_t)(p->out[2] * c));
     for (int64_t t = 0; t < p->kernel[0] * p->kernel[1]; t++) {
         const int64_t id = d * p->stride[0] - p->pad_begin[0] + t / p->kernel[1] * p->dilation[0];
         const int64_t ih = h * p->stride[1] - p->pad_begin[1] + t % p->kernel[1] * p->dilation[1];
-        if (id < 0 || id >= p->in[0] || ih < 0 || ih >= p->in[1]) {
-            continue;
-        }
-        const uint8_t *row = task->x + ((n * p->in[0] + id) * p->in[1] + ih) * p->in[2] * c;
-        for (int64_t k = 0; k < p->kernel[2]; k++) { /* the pixels that have this tap */
-            const int64_t at = k * p->dilation[2] - p->pad_begin[2];
-            const int64_t begin = at < 0 ? sbit__div_up(-at, p->stride[2]) : 0;
-            const int64_t reach = at < p->in[2] ? sbit__div_up(p->in[2] - at, p->stride[2]) : 0;
-            const int64_t end = reach < p->out[2] ? reach : p->out[2];
-            if (begin < end) {
-                task->q8->q8_max(c, end - begin, p->stride[2] * c,
-                                 row + (begin * p->stride[2] + at) * c, y + begin * c);
+        const int64_t row = ((n * p->in[0] + id) * p->in[1] + ih) * p->in[2] * c;
+        for (int64_t k = 0; k < p->kernel[2]; k++) {
+            sbit__q_max_pixels(p, k, &begin, &end);
+            if (id >= 0 && id < p->in[0] && ih >= 0 && ih < p->in[1] && begin < end) {
+                sbit__q_max_tap(&taps, begin, end, row + (k * p->dilation[2] - p->pad_begin[2]) * c);
             }
         }
     }
+    sbit__q_max_middle(&taps);
 }
 
 static void sbit__q_max_range(void *user, int64_t begin, int64_t end, int32_t worker)
