@@ -173,6 +173,7 @@ static void sbit__winograd_panel(const sbit__winograd_unit *unit, int64_t first,
     const sbit__conv_shape *s = &job->conv->shape;
     const int64_t m = job->conv->winograd, places = (m + 2) * (m + 2), c = s->in_channels;
     const int64_t out = s->out_channels, step = unit->tiles * width;
+    const bool fetches = job->conv->blocks <= 4;
     sbit__last_tile tile;
     sbit__last_cell cell;
     memset(&tile, 0, sizeof tile);
@@ -182,6 +183,8 @@ static void sbit__winograd_panel(const sbit__winograd_unit *unit, int64_t first,
     for (int64_t i = 0; i < places; i++) {
         tile.weights = job->packed + places * c * first + i * c * width;
         tile.x = unit->v + i * unit->tiles * c;
+        tile.ahead = fetches && i + 1 < places ? c * width : 0;
+        tile.next = tile.weights + c * width;
         job->kernels->last_tile(&tile, unit->tiles, NULL, unit->sums + i * step);
     }
     memset(&cell, 0, sizeof cell);
