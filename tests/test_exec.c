@@ -1566,7 +1566,7 @@ static void square_run(sbit_session *session, const char *dims, const float *x, 
 
 TEST(expected_shapes_choose_as_fixed_ones_do)
 {
-    static const char *const open_dims = "N,16,H,W", *const large = "2,16,9,10";
+    static const char *const open_dims = "N,16,H,W", *const large = "2,16,9,10", *const many = "12,16,4,4";
     static const sbit_value_shape small = {{0}, 4, {1, 16, 4, 4}};
     static const char *const dims[] = {"1,16,4,4", "N,16,H,W"};
     static float x[2 * 16 * 9 * 10], y[2][20 * 4 * 4], z[2][2 * 20 * 9 * 10];
@@ -1593,7 +1593,13 @@ TEST(expected_shapes_choose_as_fixed_ones_do)
     CHECK(memcmp(y[0], y[1], sizeof y[0]) == 0);
     CHECK_EQ_I64(told[0].activation_bytes, told[1].activation_bytes);
     CHECK_EQ_I64(told[0].packed_bytes, told[1].packed_bytes);
-    sbit_session *session = square_session(&c, open_dims, NULL);
+    sbit_session *session = square_session(&c, many, NULL);
+    if (session != NULL) { /* tiles of all images share the weights */
+        CHECK_EQ_I64(square_winograd(session), 4);
+    }
+    sbit_session_destroy(session);
+    build_end(&c);
+    session = square_session(&c, open_dims, NULL);
     if (session != NULL) {
         CHECK_EQ_I64(square_winograd(session), 4);
         CHECK_STATUS(sbit_session_plan(session, &c.error), SBIT_ERR_STATE, c.error);

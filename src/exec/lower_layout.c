@@ -15,7 +15,7 @@
 #define SBIT__LAYOUT_WINOGRAD 16             /* channels, at least */
 #define SBIT__LAYOUT_LARGE (768 * 1024)       /* bytes that had better not lie in memory */
 #define SBIT__LAYOUT_FEW 8                   /* channels, at most, that a Conv puts last itself */
-#define SBIT__LAYOUT_CACHE (16 * 1024 * 1024) /* bytes of weights that may come from memory */
+#define SBIT__LAYOUT_CACHE (8 * 1024 * 1024)  /* bytes of weights that may come from memory */
 
 /* >>looking */
 
@@ -589,6 +589,12 @@ static int64_t sbit__layout_dim(const sbit_type *type, int32_t axis, int64_t oth
 
 /* 3 x 3 without stride, dilation and groups: 4 or 2 outputs at once along an axis, or 0. Measured:
  * a transform needs some tiles to share its weights, more of them where these come from memory. */
+typedef struct sbit__layout_method {
+    int64_t outputs, tiles, tiles_from_memory; /* at least */
+} sbit__layout_method;
+
+static const sbit__layout_method sbit__layout_methods[] = {{4, 12, 28}, {2, 4, 12}};
+
 static int64_t sbit__layout_winograd(const sbit__lowering *lower, const sbit_node *node)
 {
     static const char *const ones[] = {"strides", "dilations"};
@@ -609,11 +615,14 @@ static int64_t sbit__layout_winograd(const sbit__lowering *lower, const sbit_nod
     }
     const sbit_type *y = sbit__lower_expected(lower, node->outputs[0]);
     const int64_t channels = w->dims[0].value * w->dims[1].value;
-    for (int64_t m = 4; m >= 2; m -= 2) {
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__layout_methods); i++) {
+        const sbit__layout_method *method = &sbit__layout_methods[i];
+        const int64_t m = method->outputs;
         const int64_t bytes = (m + 2) * (m + 2) * channels * (int64_t)sizeof(float);
         const int64_t high = (sbit__layout_dim(y, 2, 16) + m - 1) / m;
         const int64_t wide = (sbit__layout_dim(y, 3, 16) + m - 1) / m;
-        if (high * wide >= (bytes > SBIT__LAYOUT_CACHE ? 12 : 4)) {
+        const int64_t least = bytes > SBIT__LAYOUT_CACHE ? method->tiles_from_memory : method->tiles;
+        if (high * wide > 0 && sbit__layout_dim(y, 0, 1) >= (least + high * wide - 1) / (high * wide)) {
             return m;
         }
     }
