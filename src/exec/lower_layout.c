@@ -593,7 +593,7 @@ typedef struct sbit__layout_method {
     int64_t outputs, tiles, tiles_from_memory; /* at least */
 } sbit__layout_method;
 
-static const sbit__layout_method sbit__layout_methods[] = {{4, 12, 28}, {2, 4, 12}};
+static const sbit__layout_method sbit__layout_methods[] = {{4, 12, 28}, {2, 4, 28}};
 
 static int64_t sbit__layout_winograd(const sbit__lowering *lower, const sbit_node *node)
 {

@@ -19,6 +19,7 @@ enum {
     SBIT__LAST_UNIT_PIXELS = 196,
     SBIT__LAST_UNIT_LEAST = 42,
     SBIT__LAST_FETCHED = 4, /* units, at most, that fetch weights before they are used */
+    SBIT__LAST_PIECE = 32 * 1024, /* weights of a panel at once, about */
     SBIT__LAST_BAND_BYTES = 64 * 1024,
     SBIT__LAST_MERGED = 8,                /* input channels, at most, for bands */
     SBIT__LAST_WORTH_A_THREAD = 256 * 1024 /* multiplications */
@@ -317,6 +318,41 @@ static void sbit__last_table_row(const sbit__last_job *job, const sbit__last_pla
     }
 }
 
+/* A panel, piece by piece, if its weights are many: all pixels read a piece while it is in the cache, and the
+ * next one is fetched. What store and ahead say is for the last one. */
+static void sbit__last_pieces(const sbit__last_job *job, const sbit__last_tile *panel, int64_t pixels,
+                              const float *const *row, float *y)
+{
+    const int64_t terms = sbit__larger(SBIT__LAST_PIECE / panel->width, 1);
+    const int64_t depth = sbit__smaller(panel->depth, terms);
+    const int64_t taps = depth < panel->depth ? 1 : sbit__smaller(sbit__larger(terms / depth, 1), panel->taps);
+    sbit__last_tile piece = *panel;
+    for (int64_t t = 0; t < panel->taps; t += taps) {
+        for (int64_t k = 0; k < panel->depth; k += depth) {
+            const int64_t end = sbit__smaller(k + depth, panel->depth);
+            piece.taps = sbit__smaller(taps, panel->taps - t);
+            piece.depth = end - k;
+            piece.x = panel->x + k;
+            piece.shift = panel->shift + k;
+            piece.weights = panel->weights + (t * panel->depth + k) * panel->width;
+            piece.goes_on = t > 0 || k > 0;
+            if (t + piece.taps < panel->taps || end < panel->depth) {
+                memset(&piece.store, 0, sizeof piece.store);
+                piece.store.bias = panel->store.bias;
+                piece.next = piece.weights + piece.taps * piece.depth * panel->width;
+                piece.ahead = sbit__smaller(piece.taps * piece.depth,
+                                            panel->taps * panel->depth - (t * panel->depth + end)) *
+                              panel->width;
+            } else {
+                piece.store = panel->store;
+                piece.next = panel->next;
+                piece.ahead = sbit__smaller(panel->ahead, SBIT__LAST_PIECE);
+            }
+            job->kernels->last_tile(&piece, pixels, row != NULL ? row + t * panel->pitch : NULL, y);
+        }
+    }
+}
+
 SBIT__FN void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_t part,
                                 int64_t pixels, const float *const *row, int64_t shift,
                                 int64_t first_pixel)
@@ -350,7 +386,7 @@ SBIT__FN void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_
                          : 0;
         tile.next = tile.ahead > 0 ? tile.weights + (next - first) * terms : NULL;
         if (number % conv->parts == part) {
-            job->kernels->last_tile(&tile, pixels, row, job->y + at);
+            sbit__last_pieces(job, &tile, pixels, row, job->y + at);
             sbit__last_activate(job, pixels, tile.columns, s->out_channels, job->y + at);
         }
         first += tile.width;

@@ -25,7 +25,10 @@ SBIT__FN void sbit__last_tile__ref(const sbit__last_tile *tile, int64_t rows,
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < tile->columns; j++) {
             const float *w = tile->weights + j;
-            const float bias = tile->store.bias != NULL ? tile->store.bias[j] : 0.0f;
+            const int64_t at = i * tile->out_step + j;
+            const float bias = tile->goes_on              ? out[at]
+                               : tile->store.bias != NULL ? tile->store.bias[j]
+                                                          : 0.0f;
             double sum = 0.0;
             for (int64_t t = 0; t < tile->taps; t++) {
                 const float *x = row != NULL ? row[t * tile->pitch + i] + tile->shift
@@ -34,7 +37,6 @@ SBIT__FN void sbit__last_tile__ref(const sbit__last_tile *tile, int64_t rows,
                     sum += (double)x[k] * (double)*w;
                 }
             }
-            const int64_t at = i * tile->out_step + j;
             const float v = tile->adds ? out[at] + ((float)sum + bias) : (float)sum + bias;
             out[at] = sbit__last_end(&tile->store, at,
                                      tile->behind != NULL ? v + tile->behind[j] : v);

@@ -85,12 +85,22 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
     SBIT__UNROLL for (int j = 0; j < vectors; j++)
     {
         SBIT__V(vf) bias = SBIT__V(set_f32)(0.0f);
-        if (tile->store.bias != NULL) {
+        if (tile->store.bias != NULL && !tile->goes_on) {
             bias = SBIT__V(load_f32)(tile->store.bias + j * lanes, tile->columns - j * lanes);
         }
         SBIT__UNROLL16 for (int i = 0; i < m; i++)
         {
             sum[i * vectors + j] = bias;
+        }
+    }
+    if (tile->goes_on) {
+        SBIT__UNROLL16 for (int i = 0; i < m; i++)
+        {
+            SBIT__UNROLL for (int j = 0; j < vectors; j++)
+            {
+                const float *from = out + at + i * tile->out_step + j * lanes;
+                sum[i * vectors + j] = SBIT__V(load_f32)(from, tile->columns - j * lanes);
+            }
         }
     }
     for (int64_t t = 0; t < tile->taps; t++) {
