@@ -1788,6 +1788,83 @@ TEST(by_time_leaves_float_what_integers_make_slower)
     }
 }
 
+static void by_time_log(sbit_log_level level, const char *message, void *user)
+{
+    int *warned = (int *)user;
+    *warned += level == SBIT_LOG_WARNING && strstr(message, "by_time: the table has no times of '") != NULL &&
+               strstr(message, "5 other layers") != NULL;
+}
+
+/* A model of batches of 4, and operators beside its blocks: layers like others. What was measured is read
+ * again for the same result; a table of a few layers says which others stay integers. */
+TEST(by_time_knows_operators_beside_blocks)
+{
+    static float x[8 * 8 * 4];
+    const sbit_tensor all = build_tensor(SBIT_F32, "8,8,4", x);
+    char path[400], text[900], reasons[2][2000];
+    int warned = 0;
+    test_tmp_path("by_time_beside.json", path, sizeof path);
+    remove(path);
+    for (int i = 0; i < 8 * 8 * 4; i++) {
+        x[i] = 0.01f * (float)(i * 37 % 101 - 50);
+    }
+    snprintf(text, sizeof text,
+             "PLACEMENT: residual\nSTEPS: [by_time, compensate]\n"
+             "STEP: {COMPENSATE: {OPERATOR: int8}, BY_TIME: {TABLE: '%s'}}\n"
+             "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+             "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n", path);
+    for (int k = 0; k < 3; k++) { /* measures, reads, reads a few */
+        build b;
+        sbit_ctx_desc ctx;
+        sbit_qconfig *config = NULL;
+        sbit_quant *quant = NULL;
+        sbit_feed feed;
+        sbit_feed_desc desc;
+        memset(&b, 0, sizeof b);
+        memset(&ctx, 0, sizeof ctx);
+        memset(&feed, 0, sizeof feed);
+        memset(&desc, 0, sizeof desc);
+        ctx.threads = 1;
+        ctx.logger.log_fn = by_time_log;
+        ctx.logger.user = &warned;
+        desc.inputs = &all;
+        desc.input_count = 1;
+        desc.batch = 4;
+        build_do(&b, sbit_ctx_create(&ctx, &b.ctx, &b.error), "context");
+        build_do(&b, sbit_graph_create(b.ctx, 13, &b.graph, &b.error), "graph");
+        beside_chain(&b, false);
+        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
+        build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
+        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+        if (!b.failed && build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate") &&
+            build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc")) {
+            size_t used = 0, size = 0;
+            for (size_t i = 0; i < sbit_quant_site_count(quant) && k < 2; i++) {
+                sbit_site site;
+                CHECK_OK(sbit_quant_site(quant, i, &site), b.error);
+                used += (size_t)snprintf(reasons[k] + used, sizeof reasons[k] - used, "%.1s;", site.reason);
+            }
+            char *json = (char *)test_read_file(path, &size);
+            CHECK(json != NULL && strstr(json, "\"sum_beside (integers)\"") != NULL && (k == 2 || strstr(json, "\"sum2_beside (integers)\"") != NULL));
+            if (k == 1 && json != NULL) { /* the first node alone */
+                FILE *file = fopen(path, "wb");
+                if (CHECK(file != NULL)) {
+                    fputs("{\"microseconds\": {\"sum_beside\": [1, 2], \"sum_beside (integers)\": [1, 2]}}", file);
+                    fclose(file);
+                }
+            }
+            free(json);
+        }
+        sbit_quant_destroy(quant);
+        sbit_qconfig_destroy(config);
+        sbit_feed_close(&feed);
+        build_end(&b);
+    }
+    remove(path);
+    CHECK_STR(reasons[0], reasons[1]);
+    CHECK_EQ_I64(warned, 1);
+}
+
 TEST(by_time_refuses_a_table_that_cannot_be_read)
 {
     static const char *const set[][2] = {{"STEPS", "[by_time]"}, {"STEP.BY_TIME.TABLE", SBIT_TEST_TMP}, {NULL, NULL}};

@@ -86,7 +86,18 @@ static sbit_status sbit__by_time_keep(sbit__arena *arena, sbit_batch *batch, sbi
     return inputs != NULL ? SBIT_OK : sbit__fail_oom(error, batch->input_count * sizeof *inputs);
 }
 
-/* Times of two builds, in turns, on the feed's first sample; sums[2], microseconds. */
+/* So many samples as the model's first input says, 1 if it says none. */
+static int64_t sbit__by_time_samples(const sbit_graph *graph)
+{
+    const sbit_type *type = sbit_graph_input_count(graph) > 0
+                                ? &sbit_graph_value(graph, sbit_graph_input(graph, 0))->type
+                                : NULL;
+    return type != NULL && type->kind == SBIT_KIND_TENSOR && type->rank > 0 && type->dims[0].value > 0
+               ? type->dims[0].value
+               : 1;
+}
+
+/* Times of two builds, in turns, on the feed's first samples; sums[2], microseconds. */
 static sbit_status sbit__by_time_run(const sbit__by_time *t, sbit_graph *const graphs[2], bool keep,
                                      double *sums, sbit_error *error)
 {
@@ -96,7 +107,7 @@ static sbit_status sbit__by_time_run(const sbit__by_time *t, sbit_graph *const g
     for (int k = 0; k < 2 && status == SBIT_OK; k++) {
         sbit_batch batch;
         status = sbit__timing_open(&timing[k], graphs[k], error);
-        status = status == SBIT_OK ? sbit_feed_read(&t->feed, 0, 1, &batch, error) : status;
+        status = status == SBIT_OK ? sbit_feed_read(&t->feed, 0, sbit__by_time_samples(t->quant->graph), &batch, error) : status;
         status = status == SBIT_OK ? sbit__by_time_keep(&timing[k].arena, &batch, error) : status;
         status = status == SBIT_OK ? sbit__batch_set(&batch, graphs[k], timing[k].session, error) : status;
     }
@@ -164,6 +175,7 @@ static sbit_status sbit__by_time_measure(sbit__by_time *t, const sbit_unit *unit
 static sbit_status sbit__by_time_choose(sbit__by_time *t, const sbit_unit *units, size_t count,
                                         double margin, size_t *chosen, size_t *known, sbit_error *error)
 {
+    const char *missing = NULL; /* the first that the table has not */
     *chosen = *known = 0;
     for (size_t i = 0; i < count; i++) {
         const sbit_graph *graph = t->quant->graph;
@@ -184,7 +196,13 @@ static sbit_status sbit__by_time_choose(sbit__by_time *t, const sbit_unit *units
                 sbit__log(t->quant->ctx, SBIT_LOG_INFO, "by_time: '%s' stays float: %.1f us, %.1f in integers",
                           sbit__latency_name(graph, node), us[1], us[0]);
             }
+        } else if (missing == NULL) {
+            missing = sbit__latency_name(graph, node);
         }
+    }
+    if (*known > 0 && missing != NULL) { /* of another model, or of a version that cut long names */
+        sbit__log(t->quant->ctx, SBIT_LOG_WARNING, "by_time: the table has no times of '%s' and %u other layers, which stay "
+                  "integers; without that file they are measured", missing, (unsigned)(count - *known - 1));
     }
     return SBIT_OK;
 }

@@ -97,6 +97,15 @@ SBIT__FN bool sbit__steps_need_data(const sbit_quant *quant, sbit_stage stage)
     return false;
 }
 
+/* Says whose it is, unless the text does. */
+static sbit_status sbit__step_failed(const sbit_step_row *row, sbit_status status, sbit_error *error)
+{
+    const char *name = row->head.name;
+    return error == NULL || strstr(error->message, name) != NULL
+               ? status
+               : sbit__fail(error, status, error->where, "step '%s': %s", name, error->message);
+}
+
 SBIT__FN sbit_status sbit__steps_run(sbit_quant *quant, sbit_stage stage, const sbit_feed *feed,
                                      sbit_error *error)
 {
@@ -108,7 +117,10 @@ SBIT__FN sbit_status sbit__steps_run(sbit_quant *quant, sbit_stage stage, const 
                               "feed",
                               row->head.name);
         }
-        SBIT__TRY(row->run(quant, &quant->config->tree.top, feed, error));
+        const sbit_status status = row->run(quant, &quant->config->tree.top, feed, error);
+        if (status != SBIT_OK) {
+            return sbit__step_failed(row, status, error);
+        }
     }
     const sbit_options *top = &quant->config->tree.top;
     return stage == SBIT_STAGE_FLOAT_GRAPH && sbit__step_listed(quant, sbit__step_compensate()) &&
