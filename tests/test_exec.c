@@ -1553,6 +1553,53 @@ static int64_t square_winograd(const sbit_session *session)
     return sbit_node_int(node.lowered, "winograd", 0);
 }
 
+/* A 1x1 Conv, 144 to 144 channels, with a bias; every `apart`th weight is not 0. What it is lowered to. */
+static int64_t run_few_weights(bool exact, int64_t apart, int32_t threads, float *y)
+{
+    static float w[144 * 144], bias[144], x[144 * 7 * 10];
+    sbit_session_desc desc;
+    sbit_node_profile node;
+    sbit_value_id in[3];
+    build b;
+    fill(w, 144 * 144, 5);
+    fill(x, 144 * 7 * 10, 6);
+    fill(bias, 144, 7);
+    for (int64_t i = 0; i < 144 * 144; i++) {
+        w[i] = i % apart == 0 ? w[i] : 0.0f;
+    }
+    build_begin_threads(&b, 17, threads);
+    in[0] = build_input(&b, "x", SBIT_F32, "1,144,7,10");
+    in[1] = build_constant(&b, "w", SBIT_F32, "144,144,1,1", w);
+    in[2] = build_constant(&b, "bias", SBIT_F32, "144", bias);
+    build_output(&b, build_unary(&b, "Relu", "relu", build_node(&b, "Conv", "conv", in, 3, NULL, 0)));
+    memset(&desc, 0, sizeof desc);
+    desc.exact = exact;
+    sbit_session *session = session_of(&b, &desc);
+    int64_t nonzeros = -2;
+    if (session != NULL) {
+        set_floats(session, "x", "1,144,7,10", x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        memcpy(y, floats_of(session, 0), 144 * 7 * 10 * sizeof(float));
+        if (CHECK(sbit_session_profile(session, &node, 1) > 0)) {
+            nonzeros = sbit_node_int(node.lowered, "nonzeros", -1);
+        }
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+    return nonzeros;
+}
+
+TEST(few_weights_are_a_list)
+{
+    static float list[144 * 7 * 10], same[144 * 7 * 10], panels[144 * 7 * 10];
+    CHECK_EQ_I64(run_few_weights(false, 13, 1, list), (144 * 144 + 12) / 13);
+    CHECK_EQ_I64(run_few_weights(false, 13, 3, same), (144 * 144 + 12) / 13);
+    CHECK(memcmp(list, same, sizeof list) == 0);
+    CHECK_EQ_I64(run_few_weights(true, 13, 1, panels), -1);
+    check_floats(list, panels, 144 * 7 * 10, 2e-5);
+    CHECK_EQ_I64(run_few_weights(false, 2, 1, panels), -1);
+}
+
 static void square_run(sbit_session *session, const char *dims, const float *x, float *y)
 {
     sbit_error error;

@@ -1092,6 +1092,7 @@ static void exchange(int64_t n, int64_t rows, int64_t columns, const float *from
 
 static bool channels_last;  /* which driver is tested */
 static int64_t winograd;    /* and which of its forms */
+static bool sparse;
 
 /* The driver with channels last, from and to channels first. */
 static void run_last_conv(sbit_ctx *ctx, const sbit__conv_shape *s, const float *x, const float *w,
@@ -1105,6 +1106,10 @@ static void run_last_conv(sbit_ctx *ctx, const sbit__conv_shape *s, const float 
     memset(&last_ep, 0, sizeof last_ep);
     conv.shape = *s;
     conv.winograd = winograd;
+    conv.sparse = sparse;
+    for (int64_t i = 0; i < s->out_channels * s->in_channels / s->groups * s->kernel[0] * s->kernel[1] * s->kernel[2]; i++) {
+        conv.nonzeros += w[i] != 0.0f ? 1 : 0;
+    }
     sbit__last_conv_plan(ctx, &conv);
     float *last_x = fenced_floats(8, s->batch * s->in_channels * in);
     float *last_y = fenced_floats(9, y_size), *last_residual = fenced_floats(10, y_size);
@@ -1161,7 +1166,11 @@ static void check_conv(const sbit__conv_shape *s, int64_t turn)
     const int64_t out_pixels = s->out[0] * s->out[1] * s->out[2];
     const int64_t y_size = s->batch * s->out_channels * out_pixels;
     const float *x = random_floats(0, s->batch * s->in_channels * in_size);
-    const float *w = random_floats(1, s->out_channels * (s->in_channels / s->groups) * taps);
+    const int64_t weights = s->out_channels * (s->in_channels / s->groups) * taps;
+    float *w = random_floats(1, weights);
+    for (int64_t i = 0; sparse && i < weights; i++) {
+        w[i] = random_below(5) != 0 ? 0.0f : w[i];
+    }
     const float *bias = random_floats(2, s->out_channels);
     const float *residual = random_floats(3, y_size);
     float *y = fenced_floats(4, y_size), *first = fenced_floats(7, y_size);
@@ -1257,6 +1266,9 @@ static void check_conv_shapes(void)
             s.pad_begin[d] = p[11 + d];
             s.out[d] = out_size(&s, d, p[11 + d]);
         }
+        if (sparse && s.groups > 1) {
+            continue;
+        }
         check_conv(&s, (int64_t)i);
         if (getenv("SBIT_TEST_QUICK") == NULL) {
             check_conv(&s, (int64_t)i + 7);
@@ -1274,6 +1286,13 @@ TEST(conv_driver_with_channels_last)
 {
     channels_last = true;
     check_conv_shapes();
+}
+
+TEST(conv_driver_of_few_weights)
+{
+    channels_last = sparse = true;
+    check_conv_shapes();
+    sparse = false;
 }
 
 static void check_conv_random(void)

@@ -25,7 +25,7 @@ static const sbit_type *sbit__strip_conv(const sbit__lowering *lower, const sbit
                                          bool depthwise)
 {
     if (node == NULL || !sbit__streq(node->domain, "sbit") ||
-        !sbit__streq(node->op_type, "ConvLast")) {
+        !sbit__streq(node->op_type, "ConvLast") || sbit_node_attr(node, "nonzeros") != NULL) {
         return NULL;
     }
     const sbit_type *w = sbit__lower_type(lower, node->inputs[1]);

@@ -1,13 +1,14 @@
 /* last_conv.c: float convolutions with channels last. >>last_conv
  *
  * Called by: ops/last.c. Calls: the kernels with channels last, threads.
- * Four forms:
+ * Five forms:
  *   pixels     a unit is a run of output pixels of all images; a table says where each tap of each
  *              of them begins, which is in a row of zeros where it lies outside of the input
  *   bands      few input channels, which may be the image's planes: a unit is some output rows; the
  *              input rows that they see are copied between borders of zeros, pixel by pixel, so that
  *              all taps of a row are one run
  *   Winograd   last_winograd.c
+ *   sparse     last_sparse.c
  *   depthwise  a unit is some output rows and some channels; windows are cut at the borders
  * Units are shared out to threads; with few of them, several units share the panels of a group.
  */
@@ -47,8 +48,9 @@ static int64_t sbit__last_band_floats(const sbit__conv_shape *s, int64_t rows)
 static int64_t sbit__last_macs(const sbit__last_conv *conv) /* weighted: depthwise is slower */
 {
     const sbit__conv_shape *s = &conv->shape;
-    return s->batch * s->out[0] * s->out[1] * s->out[2] * s->out_channels *
-           sbit__last_taps(s) * (s->in_channels / s->groups) * (conv->depthwise ? 2 : 1);
+    const int64_t weights = conv->sparse ? conv->nonzeros
+                                         : s->out_channels * sbit__last_taps(s) * (s->in_channels / s->groups);
+    return s->batch * s->out[0] * s->out[1] * s->out[2] * weights * (conv->depthwise ? 2 : 1);
 }
 
 /* Units that are worth a thread each, at most `most`. */
@@ -138,7 +140,7 @@ SBIT__FN void sbit__last_conv_plan(const sbit_ctx *ctx, sbit__last_conv *conv)
     const int64_t in = s->in_channels / s->groups, out = s->out_channels / s->groups;
     const int64_t lanes = sbit__last_of(ctx)->lanes, taps = sbit__last_taps(s);
     conv->depthwise = sbit__last_is_depthwise(s);
-    conv->merges = conv->first || (s->groups == 1 && s->dilation[2] == 1 && s->kernel[2] > 1 &&
+    conv->merges = conv->first || (!conv->sparse && s->groups == 1 && s->dilation[2] == 1 && s->kernel[2] > 1 &&
                                    in <= SBIT__LAST_MERGED);
     conv->taps = conv->merges ? taps / s->kernel[2] : taps;
     conv->depth = conv->merges ? in * s->kernel[2] : in;
@@ -147,7 +149,9 @@ SBIT__FN void sbit__last_conv_plan(const sbit_ctx *ctx, sbit__last_conv *conv)
                                            (conv->depthwise ? 1 : s->groups));
     conv->blocks = conv->bands = conv->parts = 1;
     conv->worker_bytes = 0;
-    if (conv->winograd != 0) {
+    if (conv->sparse) {
+        sbit__last_sparse_plan(ctx, conv);
+    } else if (conv->winograd != 0) {
         sbit__last_winograd_plan(ctx, conv);
     } else if (conv->depthwise) {
         sbit__last_plan_depthwise(ctx, conv);
@@ -225,6 +229,10 @@ SBIT__FN void sbit__last_conv_pack(sbit_ctx *ctx, const sbit__last_conv *conv, c
     packing.weights = weights;
     packing.packed = packed;
     const int64_t taps = sbit__last_taps(s), lanes = packing.kernels->lanes;
+    if (conv->sparse) {
+        sbit__last_sparse_pack(conv, weights, packed);
+        return;
+    }
     if (conv->depthwise) {
         memset(packed, 0, conv->packed_bytes);
         for (int64_t c = 0; c < s->groups; c++) {
@@ -248,11 +256,11 @@ static void sbit__last_job_store(sbit__last_job *job)
     if (ep == NULL) {
         return;
     }
-    job->activates = ep->activation != SBIT__ACT_NONE && ep->activation != SBIT__ACT_CLAMP &&
-                     ep->activation != SBIT__ACT_HARDSWISH;
-    if (job->conv->depthwise && ep->residual != NULL) {
-        job->adds = true;
-        job->activates = ep->activation != SBIT__ACT_NONE;
+    job->adds = (job->conv->depthwise || job->conv->sparse) && ep->residual != NULL;
+    job->activates = ep->activation != SBIT__ACT_NONE;
+    if (!job->adds && !job->conv->sparse) {
+        job->activates = job->activates && ep->activation != SBIT__ACT_CLAMP &&
+                         ep->activation != SBIT__ACT_HARDSWISH;
     }
     job->store.activation = job->activates ? SBIT__ACT_NONE : ep->activation;
     job->store.lo = ep->lo;
@@ -353,6 +361,18 @@ static void sbit__last_pieces(const sbit__last_job *job, const sbit__last_tile *
     }
 }
 
+SBIT__FN void sbit__last_table(const sbit__last_job *job, int64_t first, int64_t pixels, const float *zeros,
+                               const float **row)
+{
+    const sbit__conv_shape *s = &job->conv->shape;
+    for (int64_t i = 0; i < pixels;) {
+        const sbit__last_place p = sbit__last_place_of(s, first + i);
+        const int64_t count = sbit__smaller(s->out[2] - p.o[2], pixels - i);
+        sbit__last_table_row(job, &p, zeros, count, pixels, row + i);
+        i += count;
+    }
+}
+
 SBIT__FN void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_t part,
                                 int64_t pixels, const float *const *row, int64_t shift,
                                 int64_t first_pixel)
@@ -408,12 +428,7 @@ static void sbit__last_pixels_unit(const sbit__last_job *job, int64_t number, in
         return;
     }
     memset(zeros, 0, (size_t)s->in_channels * sizeof *zeros);
-    for (int64_t i = 0; i < pixels;) {
-        const sbit__last_place p = sbit__last_place_of(s, first + i);
-        const int64_t count = sbit__smaller(s->out[2] - p.o[2], pixels - i);
-        sbit__last_table_row(job, &p, zeros, count, pixels, row + i);
-        i += count;
-    }
+    sbit__last_table(job, first, pixels, zeros, row);
     for (int64_t g = 0; g < s->groups; g++) {
         sbit__last_panels(job, g, part, pixels, row, 0, first);
         for (int64_t i = 0; s->groups > 1 && i < pixels * conv->taps; i++) {
@@ -563,7 +578,9 @@ static void sbit__last_run_range(void *task, int64_t begin, int64_t end, int32_t
 {
     const sbit__last_job *job = (const sbit__last_job *)task;
     for (int64_t i = begin; i < end; i++) {
-        if (job->conv->winograd != 0) {
+        if (job->conv->sparse) {
+            sbit__last_sparse_unit(job, i, worker);
+        } else if (job->conv->winograd != 0) {
             sbit__last_winograd_unit(job, i, worker);
         } else if (job->conv->depthwise) {
             sbit__last_depthwise_unit(job, i);

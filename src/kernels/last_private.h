@@ -77,6 +77,11 @@ enum {
     /* v[place * step + c] of a tile from its (m + 2)^2 input pixels; middle: (m + 2)^2 vectors */ \
     X(void, last_winograd_load,                                                                    \
       (int m, int64_t channels, const float *const *x, float *middle, float *v, int64_t step))     \
+    /* 4 vectors of sums for each column: += weight[i] * 4 vectors at x + place[i], for the i that are at \
+     * least end[column] and less than end[column + 1]; they begin with bias[column], or go on (NULL) */ \
+    X(void, last_sparse,                                                                           \
+      (int64_t columns, const int32_t *end, const int32_t *place, const float *weight,             \
+       const float *x, const float *bias, float *sums))                                                               \
     /* outputs of a tile from its sums[place * step + column], which are whole vectors */          \
     X(void, last_winograd_store,                                                                   \
       (int m, const sbit__last_cell *cell, const float *sums, int64_t step, float *middle,         \
@@ -146,6 +151,8 @@ typedef struct sbit__last_conv {
     sbit__conv_shape shape;
     int64_t winograd;       /* 0, or outputs at once along an axis, 2 or 4: given, if
                                sbit__last_may_winograd */
+    bool sparse;            /* weights of 0 are left out: given, without groups */
+    int64_t nonzeros;       /* those that are there, if sparse: given, less than 2^31 */
     bool first;             /* x has its channels first: given, without groups and dilation along the last axis */
     bool depthwise, merges; /* see last_conv.c */
     int64_t taps, depth;            /* of a tile */
@@ -158,7 +165,7 @@ typedef struct sbit__last_conv {
 } sbit__last_conv;
 
 SBIT__FN bool sbit__last_may_winograd(const sbit__conv_shape *shape);
-/* `shape`, `winograd` and `first` are given. Packed weights depend on kernel, channels, groups and dilation alone. */
+/* What is given is set. Packed weights depend on kernel, channels, groups, dilation and zeros alone. */
 SBIT__FN void sbit__last_conv_plan(const sbit_ctx *ctx, sbit__last_conv *conv);
 /* weights [out_channels][in_channels / groups][kernel...] */
 SBIT__FN void sbit__last_conv_pack(sbit_ctx *ctx, const sbit__last_conv *conv, const float *weights,
@@ -190,6 +197,13 @@ SBIT__FN void sbit__last_winograd_plan(const sbit_ctx *ctx, sbit__last_conv *con
 SBIT__FN void sbit__last_winograd_pack(const sbit__last_conv *conv, const float *weights,
                                        int64_t count, int64_t lanes, int64_t width, float *to);
 SBIT__FN void sbit__last_winograd_unit(const sbit__last_job *job, int64_t number, int32_t worker);
+
+SBIT__FN void sbit__last_sparse_plan(const sbit_ctx *ctx, sbit__last_conv *conv);
+SBIT__FN void sbit__last_sparse_pack(const sbit__last_conv *conv, const float *weights, float *packed);
+SBIT__FN void sbit__last_sparse_unit(const sbit__last_job *job, int64_t number, int32_t worker);
+/* Where the runs of `pixels` output pixels from the first on begin, tap by tap. */
+SBIT__FN void sbit__last_table(const sbit__last_job *job, int64_t first, int64_t pixels, const float *zeros,
+                               const float **row);
 
 /* A job with its store; residual and activation as `epilogue` says, which may be NULL. */
 SBIT__FN void sbit__last_job_init(const sbit_ctx *ctx, const sbit__last_conv *conv, const float *x,

@@ -77,6 +77,21 @@ SBIT__FN void sbit__last_pool__ref(int64_t channels, int64_t count, const float 
     }
 }
 
+SBIT__FN void sbit__last_sparse__ref(int64_t columns, const int32_t *end, const int32_t *place,
+                                     const float *weight, const float *x, const float *bias,
+                                     float *sums)
+{
+    for (int64_t j = 0; j < columns; j++, sums += 4) { /* one lane */
+        for (int p = 0; p < 4; p++) {
+            double sum = (double)(bias != NULL ? bias[j] : sums[p]);
+            for (int64_t i = end[j]; i < end[j + 1]; i++) {
+                sum += (double)weight[i] * (double)x[place[i] + p];
+            }
+            sums[p] = (float)sum;
+        }
+    }
+}
+
 SBIT__FN void sbit__last_zip__ref(int64_t n, const float *a, const float *b, float *y)
 {
     for (int64_t i = 0; i < n; i++) {

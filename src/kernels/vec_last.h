@@ -211,6 +211,34 @@ SBIT__V_TARGET static void SBIT__V(last_tile)(const sbit__last_tile *tile, int64
     }
 }
 
+/* >>sparse */
+
+SBIT__V_TARGET static void SBIT__V(last_sparse)(int64_t columns, const int32_t *end, const int32_t *place,
+                                                const float *weight, const float *x, const float *bias,
+                                                float *sums)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    for (int64_t j = 0; j < columns; j++, sums += 4 * lanes) {
+        SBIT__V(vf) s[4];
+        SBIT__UNROLL for (int v = 0; v < 4; v++)
+        {
+            s[v] = bias != NULL ? SBIT__V(set_f32)(bias[j]) : SBIT__V(load_f32)(sums + v * lanes, lanes);
+        }
+        for (int64_t i = end[j]; i < end[j + 1]; i++) {
+            const SBIT__V(vf) w = SBIT__V(set_f32)(weight[i]);
+            const float *from = x + place[i];
+            SBIT__UNROLL for (int v = 0; v < 4; v++)
+            {
+                s[v] = SBIT__V(fma_f32)(w, SBIT__V(load_f32)(from + v * lanes, lanes), s[v]);
+            }
+        }
+        SBIT__UNROLL for (int v = 0; v < 4; v++)
+        {
+            SBIT__V(store_f32)(sums + v * lanes, lanes, s[v]);
+        }
+    }
+}
+
 /* >>depthwise */
 
 /* n: channels of the last vector */

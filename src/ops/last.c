@@ -4,7 +4,7 @@
  * Domain sbit; data are N, positions..., C; weights and attributes are those of the operator:
  *   ConvLast           Conv with what sbit Conv has behind it; attributes winograd: 2 or 4 outputs at
  *                      once along both axes; first: the input has its channels first; large: its
- *                      result is (lower_layout.c)
+ *                      result is (lower_layout.c); nonzeros: so many weights, if the others are left out
  *   StripLast          three ConvLast, 2-D: 1x1, depthwise and 1x1. Inputs: x, weight and bias of the
  *                      depthwise one, of the one before and the one behind (which may be absent), what
  *                      is added to the result; attributes: the depthwise one's, and the others' activation,
@@ -58,6 +58,8 @@ static void sbit__last_conv_plan_of(const sbit_op_call *call, sbit__last_conv *p
     const int64_t m = sbit_node_int(call->node, "winograd", 0);
     plan->winograd = (m == 2 || m == 4) && sbit__last_may_winograd(&plan->shape) ? m : 0;
     plan->first = sbit__last_from_first(call);
+    plan->nonzeros = sbit_node_int(call->node, "nonzeros", -1);
+    plan->sparse = plan->nonzeros >= 0;
     sbit__last_conv_plan(call->ctx, plan);
 }
 
