@@ -1235,6 +1235,7 @@ TEST(cli_preprocessing_mismatch)
 /* A network of its own learns which half of a picture is brighter; then with 4-bit quantizers. */
 TEST(cli_train)
 {
+    struct stat info[2];
     enum {
         COUNT = 96,
         SIDE = 6
@@ -1348,6 +1349,17 @@ TEST(cli_train)
     CHECK_CONTAINS(cli.out, "\"top1\": 1");
     CHECK_EQ_I64(RUN("info %st9.onnx --json", TMP), 0);
     CHECK_CONTAINS(cli.out, "QuantizeLinear");
+    CHECK_EQ_I64(RUN("train %st1.onnx -s %ss1.yaml --bytes 0.8x --data %s --val %s --epochs 1 -o %sz.onnx --force", TMP,
+                     TMP, data, data, TMP),
+                 0);
+    CHECK(stat(TMP "t1.onnx", &info[0]) == 0 && stat(TMP "z.onnx", &info[1]) == 0 &&
+          (double)info[1].st_size < 0.85 * (double)info[0].st_size);
+    remove(TMP "z.onnx");
+    CHECK_FAILS(2, "a share such as 0.5x, or a size such as 1MB", "train %st1.onnx -s %ss1.yaml --bytes half --data %s -o %sz.onnx",
+                TMP, TMP, data, TMP);
+    CHECK_FAILS(2, "go with -s", "train %st1.onnx --macs 0.5x --data %s -o %sz.onnx", TMP, data, TMP);
+    CHECK_FAILS(2, "need a structured layer", "train %st1.onnx -s %ss2.yaml --macs 0.5x --data %s -o %sz.onnx", TMP, TMP,
+                data, TMP);
     CHECK_EQ_I64(RUN("train %st1.onnx -s %ss2.yaml --rewind --slim 0.0001 --smoothing 0.1 --clip 1 "
                      "--micro 8 --checkpoint 3 --freeze-statistics 10 --freeze fc.bias --patience 9 --data %s "
                      "--val %s --batch 16 --epochs 4 -o %st10.onnx",

@@ -123,7 +123,7 @@ static const cli_command cli_commands[] = {
     {"train", "MODEL", "train, finetune, train quantized",
      "--data --val --limit --epochs --batch --optimizer --lr --momentum --decay --schedule "
      "--warmup --flip --shift --cutout --mixup --smoothing --clip --ema --micro --checkpoint "
-     "--patience --sparse --macs "
+     "--patience --sparse --macs --bytes "
      "--rewind --slim --dampening --observe --anneal --keep-zeros --freeze --freeze-statistics --teacher --distill "
      "--resume --log --config --target "
      "--set --calib --shuffle --seed --output --as-is --out --force --threads --json" CLI_PREP,

@@ -194,8 +194,8 @@ static const cli_option cli_options[] = {
     {"--patience", NULL, "N", CLI_INT, CLI_AT(patience), 1, 100000, NULL,
      "end after N epochs that were not better on --val"},
     {"--sparse", "-s", "YAML", CLI_TEXT, CLI_AT(sconfig), 0, 0, NULL,
-     "pruning configuration: structured cuts channels before training (--macs 0.5x for a\n"
-     "budget), unstructured masks weights step by step while training (SCHEDULE)"},
+     "pruning configuration: structured cuts channels before training (--macs 0.5x or --bytes\n"
+     "for a budget), unstructured masks weights step by step while training (SCHEDULE)"},
     {"--rewind", NULL, NULL, CLI_FLAG, CLI_AT(rewind), 0, 0, NULL,
      "with -s, unstructured: the last masks, then the first weights again (lottery ticket)"},
     {"--slim", NULL, "X", CLI_NUMBERS, CLI_AT(slim), 0, 0, NULL,

@@ -103,37 +103,6 @@ static int cli_prune_configure(cli_pruning *p)
                                 : CLI_OK;
 }
 
-/* "0.5x": a share; of what has a size: of the file. A size, "1MB", "300k", is turned into a share of the weights. */
-static int cli_prune_share(const cli_pruning *p, const char *flag, const char *text, bool is_size,
-                           double *share)
-{
-    char *end = NULL;
-    const double number = strtod(text, &end);
-    double bytes = 0.0, unit = 1.0;
-    if (strcmp(end, "x") == 0 && !is_size && number > 0.0) {
-        *share = number;
-        return CLI_OK;
-    }
-    if (strcmp(end, "x") == 0) {
-        unit = (double)p->model.file_bytes;
-        end++;
-    } else {
-        unit = strchr("kK", *end) != NULL && *end != '\0'   ? 1e3
-               : strchr("mM", *end) != NULL && *end != '\0' ? 1e6
-                                                            : 1.0;
-        end += unit > 1.0 ? 1 : 0;
-        end += *end == 'B' || *end == 'b' ? 1 : 0;
-    }
-    if (!is_size || *end != '\0' || !(number > 0.0)) {
-        return cli_fail_usage(p->args->command, "%s '%s': a share such as 0.5x%s is wanted", flag,
-                              text, is_size ? ", or a size such as 1MB," : "");
-    }
-    const double rest = (double)p->model.file_bytes - (double)p->before.weight_bytes;
-    bytes = number * unit - (rest > 0.0 ? rest : 0.0);
-    *share = bytes > 0.0 ? bytes / (double)p->before.weight_bytes : 1e-9;
-    return CLI_OK;
-}
-
 /* ---- the work */
 
 static int cli_prune_budget(cli_pruning *p)
@@ -160,8 +129,8 @@ static int cli_prune_budget(cli_pruning *p)
     }
     for (size_t i = 0; i < CLI_COUNT_OF(limits); i++) {
         if (limits[i].text != NULL) {
-            CLI_TRY(cli_prune_share(p, limits[i].flag, limits[i].text, limits[i].is_size,
-                                    limits[i].share));
+            CLI_TRY(cli_model_share(&p->model, args, limits[i].flag, limits[i].text,
+                                    limits[i].is_size ? &p->before : NULL, limits[i].share));
         }
     }
     return CLI_OK;

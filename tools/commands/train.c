@@ -55,14 +55,17 @@ static int cli_train_prune(cli_training *t)
     cli_data data;
     cli_source_feed source;
     sbit_sparse_budget budget;
+    sbit_graph_cost cost;
     sbit_graph *smaller = NULL;
     sbit_error error;
     memset(&data, 0, sizeof data);
     memset(&source, 0, sizeof source);
     memset(&budget, 0, sizeof budget);
+    budget.tune = sbit_trainer_tune;
     memset(&error, 0, sizeof error);
+    const bool budgeted = args->macs != NULL || args->bytes != NULL;
     if (args->sconfig == NULL) {
-        return CLI_OK;
+        return budgeted ? cli_fail_usage(args->command, "--macs and --bytes go with -s") : CLI_OK;
     }
     if (sbit_sconfig_load(model->ctx, args->sconfig, &t->pruning, &error) != SBIT_OK ||
         sbit_sparse_create(model->graph, t->pruning, &t->sparse, &error) != SBIT_OK) {
@@ -76,20 +79,20 @@ static int cli_train_prune(cli_training *t)
                    !settings.structured;
     }
     if (t->masks) {
-        return CLI_OK;
+        return budgeted ? cli_fail_usage(args->command,
+                                         "--macs and --bytes need a structured layer in '%s'", args->sconfig)
+                        : CLI_OK;
     }
-    if (args->macs != NULL) {
-        char *end = NULL;
-        budget.macs = strtod(args->macs, &end);
-        if (!(budget.macs > 0.0) || strcmp(end, "x") != 0) {
-            return cli_fail_usage(args->command, "--macs '%s': a share such as 0.5x is wanted",
-                                  args->macs);
-        }
+    if (sbit_graph_cost_of(model->graph, &cost, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "cannot prune '%s'", model->path);
     }
+    CLI_TRY(args->macs != NULL ? cli_model_share(model, args, "--macs", args->macs, NULL, &budget.macs) : CLI_OK);
+    CLI_TRY(args->bytes != NULL ? cli_model_share(model, args, "--bytes", args->bytes, &cost, &budget.bytes)
+                                : CLI_OK);
     CLI_TRY(cli_data_open(args, model, "training set", args->data, cli_first(256), &data));
     sbit_feed feed = cli_feed_of(&data, &source);
-    error.status = args->macs != NULL ? sbit_sparse_fit(t->sparse, &budget, &feed, &error)
-                                      : sbit_sparse_select(t->sparse, &feed, &error);
+    error.status = budgeted ? sbit_sparse_fit(t->sparse, &budget, &feed, &error)
+                            : sbit_sparse_select(t->sparse, &feed, &error);
     if (error.status == SBIT_OK) {
         error.status = sbit_sparse_shrink(t->sparse, &feed, &smaller, &error);
     }

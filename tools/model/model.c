@@ -460,3 +460,33 @@ int cli_random_tensor(sbit_ctx *ctx, const sbit_value_info *info, sbit_rng *rng,
     cli_random_fill(out, rng);
     return CLI_OK;
 }
+
+int cli_model_share(const cli_model *model, const cli_args *args, const char *flag, const char *text,
+                    const sbit_graph_cost *cost, double *share)
+{
+    char *end = NULL;
+    const double number = strtod(text, &end);
+    double unit = 1.0;
+    if (strcmp(end, "x") == 0 && cost == NULL && number > 0.0) {
+        *share = number;
+        return CLI_OK;
+    }
+    if (strcmp(end, "x") == 0) {
+        unit = (double)model->file_bytes;
+        end++;
+    } else {
+        unit = strchr("kK", *end) != NULL && *end != '\0'   ? 1e3
+               : strchr("mM", *end) != NULL && *end != '\0' ? 1e6
+                                                            : 1.0;
+        end += unit > 1.0 ? 1 : 0;
+        end += *end == 'B' || *end == 'b' ? 1 : 0;
+    }
+    if (cost == NULL || *end != '\0' || !(number > 0.0)) {
+        return cli_fail_usage(args->command, "%s '%s': a share such as 0.5x%s is wanted", flag, text,
+                              cost != NULL ? ", or a size such as 1MB," : "");
+    }
+    const double rest = (double)model->file_bytes - (double)cost->weight_bytes;
+    const double bytes = number * unit - (rest > 0.0 ? rest : 0.0);
+    *share = bytes > 0.0 ? bytes / (double)cost->weight_bytes : 1e-9;
+    return CLI_OK;
+}

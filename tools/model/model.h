@@ -43,6 +43,10 @@ bool cli_type_takes(const sbit_graph *graph, const sbit_type *type, const sbit_t
                     char *why, size_t size);
 int cli_session_create(sbit_graph *graph, const sbit_session_desc *desc, const char *path,
                        sbit_session **out);
+/* "0.5x": a share. `cost`, of what has a size: of the file; or a size, "1MB", "300k", becomes a share of
+ * the weights that `cost` has (NULL: sizes are refused). */
+int cli_model_share(const cli_model *model, const cli_args *args, const char *flag, const char *text,
+                    const sbit_graph_cost *cost, double *share);
 int cli_random_tensor(sbit_ctx *ctx, const sbit_value_info *info, sbit_rng *rng, sbit_tensor *out);
 
 #endif /* SBIT_CLI_MODEL_H */
