@@ -5,7 +5,7 @@
  * Panels: the left matrix is packed as [m / tile_m][k][tile_m], the right one as
  * [n / tile_n][k][tile_n], zeros where the last panel is not full. k is cut into blocks of 128, so
  * that a left and a right panel fit the L1 cache together, deeper for narrow matrices; n into
- * blocks that fit L2/L3; m into blocks that fit L2. Threads get rectangles of c. The order in which
+ * blocks of which a few along k fit L2; m into blocks that fit L2, whose part of c stays there for them. Threads get rectangles of c. The order in which
  * the terms of one sum are added depends on n and k alone, so neither threads nor blocks nor the
  * batch change a result.
  *
@@ -22,7 +22,9 @@
 enum {
     SBIT__GEMM_L1_BYTES = 24 * 1024, /* of 32 KiB and more */
     SBIT__GEMM_ROWS = 144,           /* times the depth of a block: 72 KiB of L2 */
-    SBIT__GEMM_COLUMNS = 512,
+    SBIT__GEMM_COLUMNS = 256,
+    SBIT__GEMM_DEPTHS = 4, /* blocks of k at once, at most, */
+    SBIT__GEMM_B_FLOATS = 128 * 1024, /* of b */
     SBIT__GEMM_DOT_ROWS = 4,
     SBIT__GEMM_REFERENCE_TERMS = 1024,
     SBIT__GEMM_ROW_PANELS = 4 /* of f32_gemm_row */
@@ -209,7 +211,8 @@ typedef struct sbit__gemm_job {
     const sbit__last_kernels *rows_of; /* a is read where it lies, by these; NULL: by panels */
     bool pack_a, pack_b;
     float alpha_a, alpha_b; /* the product's, at the operand that is packed here */
-    size_t a_bytes, worker_bytes;
+    int64_t depths; /* blocks of k at once: c is read and written once for them */
+    size_t a_bytes, b_bytes, worker_bytes;
     unsigned char *scratch;
 } sbit__gemm_job;
 
@@ -269,7 +272,10 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
     }
     job.pack_a = job.rows_of == NULL && (g->packed_a == NULL || job.alpha_a != 1.0f);
     job.a_bytes = job.pack_a ? sbit__cache_lines(job.rows * job.depth) : 0;
-    job.worker_bytes = job.a_bytes + (job.pack_b ? sbit__cache_lines(job.columns * job.depth) : 0);
+    job.b_bytes = job.pack_b ? sbit__cache_lines(job.columns * job.depth) : 0;
+    job.depths = sbit__smaller(SBIT__GEMM_B_FLOATS / sbit__larger(job.columns * job.depth, 1), SBIT__GEMM_DEPTHS);
+    job.depths = sbit__larger(sbit__smaller(job.depths, sbit__div_up(g->k, job.depth)), 1);
+    job.worker_bytes = job.a_bytes + job.b_bytes * (size_t)job.depths;
     sbit__gemm_split(&job, g->serial ? 1 : sbit_ctx_threads(ctx));
     return job;
 }
@@ -400,36 +406,51 @@ static void sbit__gemm_pack_block_b(const sbit__gemm_job *job, sbit__gemm_block 
                       job->alpha_b, scratch, depth * tile);
 }
 
+static void sbit__gemm_block_run(const sbit__gemm_job *job, sbit__gemm_block *block, float *scratch)
+{
+    const int64_t tile_n = job->kernels->tile_n;
+    const float *b = block->b;
+    if (job->rows_of == NULL) {
+        sbit__gemm_pack_block_a(job, block, scratch);
+    }
+    for (int64_t j = block->n0; j < block->n1; j += tile_n, b += block->b_stride) {
+        if (job->rows_of != NULL) {
+            sbit__gemm_rows(job, block, j, b);
+        } else {
+            sbit__gemm_tiles(job, block, j, b);
+        }
+    }
+}
+
 /* All of the sums of rows m0..m1 and columns n0..n1 of c, at most `columns` of them. */
 static void sbit__gemm_columns(const sbit__gemm_job *job, int64_t m0, int64_t m1, int64_t n0,
                                int64_t n1, int32_t worker)
 {
-    const int64_t tile_n = job->kernels->tile_n;
     unsigned char *scratch = job->scratch + (size_t)worker * job->worker_bytes;
-    sbit__gemm_block block;
-    memset(&block, 0, sizeof(block));
-    block.first = m0;
-    block.n0 = n0;
-    block.n1 = n1;
+    sbit__gemm_block blocks[SBIT__GEMM_DEPTHS];
+    int64_t k = 0;
     do { /* k may be 0: one empty block */
-        block.k1 = sbit__smaller(job->gemm->k, block.k0 + job->depth);
-        sbit__gemm_pack_block_b(job, &block, (float *)(void *)(scratch + job->a_bytes));
-        for (block.m0 = m0; block.m0 < m1; block.m0 = block.m1) {
-            block.m1 = sbit__smaller(m1, block.m0 + job->rows);
-            if (job->rows_of == NULL) {
-                sbit__gemm_pack_block_a(job, &block, (float *)(void *)scratch);
-            }
-            const float *b = block.b;
-            for (int64_t j = n0; j < n1; j += tile_n, b += block.b_stride) {
-                if (job->rows_of != NULL) {
-                    sbit__gemm_rows(job, &block, j, b);
-                } else {
-                    sbit__gemm_tiles(job, &block, j, b);
-                }
+        int count = 0;
+        do {
+            sbit__gemm_block *block = &blocks[count];
+            memset(block, 0, sizeof *block);
+            block->first = m0;
+            block->n0 = n0;
+            block->n1 = n1;
+            block->k0 = k;
+            block->k1 = k = sbit__smaller(job->gemm->k, k + job->depth);
+            sbit__gemm_pack_block_b(
+                job, block, (float *)(void *)(scratch + job->a_bytes + (size_t)count * job->b_bytes));
+            count++;
+        } while (k < job->gemm->k && count < job->depths);
+        for (int64_t m = m0; m < m1; m += job->rows) { /* c's part stays in the cache */
+            for (int i = 0; i < count; i++) {
+                blocks[i].m0 = m;
+                blocks[i].m1 = sbit__smaller(m1, m + job->rows);
+                sbit__gemm_block_run(job, &blocks[i], (float *)(void *)scratch);
             }
         }
-        block.k0 = block.k1;
-    } while (block.k0 < job->gemm->k);
+    } while (k < job->gemm->k);
 }
 
 static void sbit__gemm_rectangle(void *task, int64_t index, int32_t worker)
