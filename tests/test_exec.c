@@ -1406,7 +1406,7 @@ static void run_heads(int64_t n, int64_t length, int64_t heads, int64_t size, in
     part[1] = build_node(&b, "Transpose", "keys", &part[1], 1, &by_keys, 1);
     in[0] = build_binary(&b, "MatMul", "scores", part[0], part[1]);
     in[0] = form == 1 ? in[0] : build_binary(&b, form == 2 ? "Div" : "Mul", "scaled", in[0], by);
-    in[0] = build_node(&b, "Softmax", "weights", in, 1, &axis, 1);
+    in[0] = build_node(&b, "Softmax", "weights", in, 1, &axis, form == 1 ? 0 : 1); /* the default is the last */
     const sbit_value_id weights = in[0];
     in[0] = build_binary(&b, "MatMul", "values", in[0], part[2]);
     in[0] = build_node(&b, "Transpose", "back", in, 1, &by_back, 1);

@@ -155,7 +155,9 @@ static sbit_status sbit__lower_heads(sbit__lowering *lower, const sbit_node *sof
     sbit__lower_desc desc;
     sbit_attr attrs[4];
     int64_t count = 0;
-    const int64_t axis = sbit_node_int(softmax, "axis", 0);
+    int32_t opset = 0;
+    (void)sbit__op_row(lower->graph, softmax, &opset);
+    const int64_t axis = sbit_node_int(softmax, "axis", opset >= 13 ? -1 : 1);
     memset(&heads, 0, sizeof heads);
     heads.lower = lower;
     heads.scale = 1.0f;
