@@ -648,6 +648,80 @@ TEST(transposed_convolutions)
     }
 }
 
+/* 1x1 to 48 channels - depthwise 3x3 with strides - 1x1 to 8, + x without strides: where images are
+ * expected to be large, in strips, with the same bytes. */
+TEST(large_bottlenecks_run_in_strips)
+{
+    static const int64_t pads[4] = {1, 0, 1, 2};
+    EACH_DTYPE(dtype)
+    {
+        for (int i = 0; i < 6; i++) { /* odd: stride 2; from 4 on: nothing projects */
+            const int64_t strides[2] = {1 + i % 2, 1 + i % 2};
+            const sbit_attr attrs[3] = {build_ints("pads", pads, 4), build_int("group", 48),
+                                        build_ints("strides", strides, 2)};
+            const int zero = dtype == SBIT_I8 ? -28 : 100;
+            result got[2];
+            build b;
+            build_begin(&b, 17);
+            sbit_value_id in[2];
+            const sbit_value_id x = build_input(&b, "x", SBIT_F32, i < 2 ? "N,8,H,W" : "N,12,H,W");
+            const sbit_value_id first = pair(&b, x, 0.02f, dtype, 120);
+            in[0] = conv(&b, first, i < 2 ? "48,8,1,1" : "48,12,1,1", 1, i != 3);
+            in[0] = pair(&b, build_unary(&b, "Relu", "relu", in[0]), 0.02f, dtype, 7);
+            in[1] = weight(&b, "48,1,3,3", 0, 0.004f);
+            in[0] = build_node(&b, "Conv", "depthwise", in, 2, attrs, 3);
+            if (i < 4) {
+                in[0] = pair(&b, in[0], 0.02f, dtype, 90);
+                in[0] = conv(&b, in[0], "8,48,1,1", 1, true);
+            }
+            if (i == 0) {
+                const sbit_value_id moved = pair(&b, in[0], 0.03f, dtype, 110);
+                in[0] = build_binary(&b, "Add", "add", moved, first);
+            }
+            build_output(&b, quantize(&b, in[0], 0.03f, dtype, zero));
+            for (int k = 0; k < 2; k++) {
+                sbit_session_desc desc;
+                sbit_value_shape shape = {{0}, 4, {2, 0, 0, 0}};
+                shape.id = x;
+                shape.dims[1] = i < 2 ? 8 : 12;
+                shape.dims[2] = shape.dims[3] = k == 0 ? 8 : 64;
+                memset(&desc, 0, sizeof desc);
+                desc.shapes = &shape;
+                desc.shape_count = 1;
+                symbol_size = 11;
+                got[k] = run(&b, &desc);
+                symbol_size = 2;
+                CHECK_EQ_I64(count_nodes(&b, &desc, "QStrip"), k);
+                if (k == 1) { /* the pointwise ones and the depthwise one are gone */
+                    CHECK_EQ_I64(count_nodes(&b, &desc, "QConv"), 0);
+                }
+            }
+            CHECK(got[0].size > 0 && got[0].size == got[1].size &&
+                  memcmp(got[0].bytes, got[1].bytes, got[0].size) == 0);
+            free(got[0].bytes);
+            free(got[1].bytes);
+            build_end(&b);
+        }
+    }
+}
+
+/* The same bytes on every set, of two threads. */
+TEST(strips_are_the_same_on_every_set)
+{
+    EACH_DTYPE(dtype)
+    {
+        build b;
+        build_begin(&b, 17);
+        const sbit_value_id x = build_input(&b, "x", SBIT_F32, "2,8,21,20");
+        sbit_value_id in = pair(&b, x, 0.02f, dtype, 120);
+        in = conv(&b, in, "96,8,1,1", 1, true);
+        in = pair(&b, build_unary(&b, "Relu", "relu", in), 0.02f, dtype, 0);
+        in = pair(&b, conv(&b, in, "96,1,3,3", 96, true), 0.02f, dtype, 90);
+        check_graph(&b, conv(&b, in, "20,96,1,1", 1, false), 0.03f, dtype, 100, "QStrip", 400);
+        build_end(&b);
+    }
+}
+
 static sbit_value_id padded(build *b, sbit_value_id x, float value)
 {
     static const int64_t pads[8] = {0, 0, 1, 0, 0, 0, 2, 1};

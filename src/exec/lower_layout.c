@@ -14,6 +14,7 @@
 #define SBIT__LAYOUT_ATTRS 16
 #define SBIT__LAYOUT_WINOGRAD 16             /* channels, at least */
 #define SBIT__LAYOUT_LARGE (768 * 1024)       /* bytes that had better not lie in memory */
+#define SBIT__LAYOUT_QLARGE (64 * 1024)      /* bytes of integers, which would be copied, too */
 #define SBIT__LAYOUT_FEW 8                   /* channels, at most, that a Conv puts last itself */
 #define SBIT__LAYOUT_CACHE (8 * 1024 * 1024)  /* bytes of weights that may come from memory */
 
@@ -226,6 +227,23 @@ static sbit_status sbit__layout_finish(sbit__lowering *lower, sbit_node_id id,
     return SBIT_OK;
 }
 
+static int64_t sbit__layout_dim(const sbit_type *type, int32_t axis, int64_t otherwise)
+{
+    return sbit__dim_known(type->dims[axis]) ? type->dims[axis].value : otherwise;
+}
+
+/* Of a value as it is expected, where elements have so many; 0: not known. */
+static int64_t sbit__layout_size(const sbit__lowering *lower, sbit_value_id id, int64_t bytes)
+{
+    const sbit_type *type = sbit__lower_expected(lower, id);
+    for (int32_t i = 0; i < type->rank; i++) {
+        if (!sbit__mul_i64(bytes, sbit__layout_dim(type, i, i == 0 ? 1 : 0), &bytes)) {
+            return 0;
+        }
+    }
+    return bytes;
+}
+
 /* >>operators that want channels last */
 
 static sbit_status sbit__layout_want(sbit__lowering *lower, const sbit_node *node,
@@ -251,6 +269,9 @@ static sbit_status sbit__layout_want(sbit__lowering *lower, const sbit_node *nod
         SBIT__TRY(sbit__layout_zero(lower, &build->inputs[zeros[i]], error));
     }
     build->attrs[build->attr_count++] = sbit__attr_int("channels_last", 1);
+    if (conv && sbit__layout_size(lower, node->outputs[0], 1) >= SBIT__LAYOUT_QLARGE) {
+        build->attrs[build->attr_count++] = sbit__attr_int("large", 1); /* see lower_strips.c */
+    }
     return sbit__layout_finish(lower, id, build, error);
 }
 
@@ -582,11 +603,6 @@ static bool sbit__layout_is_f32(const sbit__lowering *lower, sbit_value_id id)
            type->rank <= 5;
 }
 
-static int64_t sbit__layout_dim(const sbit_type *type, int32_t axis, int64_t otherwise)
-{
-    return sbit__dim_known(type->dims[axis]) ? type->dims[axis].value : otherwise;
-}
-
 /* 3 x 3 without stride, dilation and groups: 4 or 2 outputs at once along an axis, or 0. Measured:
  * a transform needs some tiles to share its weights, more of them where these come from memory. */
 typedef struct sbit__layout_method {
@@ -652,19 +668,6 @@ static int64_t sbit__layout_nonzeros(const sbit__lowering *lower, const sbit_nod
     return seen <= 256 && nonzeros <= most ? nonzeros : -1;
 }
 
-/* The result does not fit a processor's own cache; with several threads each has a part of it. */
-static bool sbit__layout_large(const sbit__lowering *lower, sbit_value_id id)
-{
-    const sbit_type *type = sbit__lower_expected(lower, id);
-    int64_t bytes = sizeof(float);
-    for (int32_t i = 0; i < type->rank; i++) {
-        if (!sbit__mul_i64(bytes, sbit__layout_dim(type, i, i == 0 ? 1 : 0), &bytes)) {
-            return false;
-        }
-    }
-    return bytes / sbit_ctx_threads(lower->ctx) >= SBIT__LAYOUT_LARGE;
-}
-
 /* Few input channels, which come first: the kernel gathers windows from their planes. */
 static bool sbit__layout_from_first(const sbit__lowering *lower, const sbit_node *node)
 {
@@ -707,7 +710,8 @@ static sbit_status sbit__layout_conv(sbit__lowering *lower, const sbit_node *nod
     } else if (winograd != 0) {
         build->attrs[build->attr_count++] = sbit__attr_int("winograd", winograd);
     }
-    if (sbit__layout_large(lower, node->outputs[0])) {
+    if (sbit__layout_size(lower, node->outputs[0], (int64_t)sizeof(float)) /
+            sbit_ctx_threads(lower->ctx) >= SBIT__LAYOUT_LARGE) { /* each has a part of it */
         build->attrs[build->attr_count++] = sbit__attr_int("large", 1); /* see lower_strips.c */
     }
     return sbit__layout_finish(lower, id, build, error);
@@ -1000,6 +1004,7 @@ static const sbit__lower_entry sbit__lower_last_table[] = {
 #undef SBIT__LAYOUT_ATTRS
 #undef SBIT__LAYOUT_WINOGRAD
 #undef SBIT__LAYOUT_LARGE
+#undef SBIT__LAYOUT_QLARGE
 #undef SBIT__LAYOUT_FEW
 #undef SBIT__LAYOUT_CACHE
 

@@ -2,11 +2,13 @@
  *
  * Called by: lower. Calls: graph.
  * A depthwise ConvLast, with a 1x1 in front that expands its channels or a 1x1 behind that projects
- * them, or both: StripLast, where what is between them is large (lower_layout.c).
+ * them, or both: StripLast, where what is between them is large (lower_layout.c). The same of QConv,
+ * with a 1x1 in front: QStrip.
  */
 #include "lower_private.h"
 
 #define SBIT__STRIP_ATTRS 24 /* SBIT__LOWER_WORK_BYTES */
+#define SBIT__STRIP_QCONV 9  /* inputs of a QConv that adds nothing */
 
 static bool sbit__strip_all(const sbit_node *node, const char *name, int64_t value)
 {
@@ -99,11 +101,100 @@ static sbit_status sbit__strip(sbit__lowering *lower, const sbit_node *node, sbi
     return sbit__lower_replace(lower, &desc, NULL, error);
 }
 
+/* >>integers */
+
+/* Weights are int8 without zero points. */
+static bool sbit__strip_symmetric(const sbit__lowering *lower, const sbit_node *node)
+{
+    const sbit_value_id zero = sbit__lower_in(node, 5);
+    const sbit_tensor *zeros = sbit__lower_constant(lower, zero);
+    bool none = zero.idx == 0 || zeros != NULL;
+    for (int64_t i = 0; zeros != NULL && i < sbit_tensor_count(zeros); i++) {
+        none = none && sbit__tensor_i64_at(zeros, i) == 0;
+    }
+    return none && sbit__lower_type(lower, node->inputs[3])->dtype == SBIT_I8;
+}
+
+/* As sbit__strip_conv, of a QConv with channels last that gives bytes. */
+static const sbit_type *sbit__strip_qconv(const sbit__lowering *lower, const sbit_node *node,
+                                          bool depthwise)
+{
+    if (node == NULL || !sbit__streq(node->domain, "sbit") ||
+        !sbit__streq(node->op_type, "QConv") || sbit_node_int(node, "channels_last", 0) == 0 ||
+        sbit__lower_in(node, 6).idx == 0 || !sbit__strip_symmetric(lower, node)) {
+        return NULL;
+    }
+    const sbit_type *w = sbit__lower_type(lower, node->inputs[3]);
+    const int64_t group = sbit_node_int(node, "group", 1);
+    if (w->rank != 4 || !sbit__type_static(w) ||
+        (depthwise ? group < 2 || w->dims[0].value != group || w->dims[1].value != 1
+                   : group != 1 || w->dims[1].value % 4 != 0 || w->dims[2].value != 1 ||
+                         w->dims[3].value != 1 || !sbit__strip_all(node, "strides", 1) ||
+                         !sbit__strip_all(node, "pads", 0))) {
+        return NULL;
+    }
+    return w;
+}
+
+static sbit_status sbit__strip_integers(sbit__lowering *lower, const sbit_node *node,
+                                        sbit_error *error)
+{
+    static const char *const names[3][4] = {
+        {"lo0", "hi0", NULL, NULL}, {NULL, NULL, NULL, NULL}, {"lo2", "hi2", "sum_lo", "sum_hi"}};
+    static const char *const own[4] = {"lo", "hi", "sum_lo", "sum_hi"};
+    if (sbit__strip_qconv(lower, node, true) == NULL ||
+        sbit__lower_in(node, SBIT__STRIP_QCONV).idx != 0 ||
+        node->attr_count + 6 > SBIT__STRIP_ATTRS) {
+        return SBIT_OK;
+    }
+    const sbit_node *before = sbit__lower_producer(lower, node->inputs[0]);
+    const sbit_node *behind = sbit__lower_user(lower, node->outputs[0]);
+    if (sbit__strip_qconv(lower, before, false) == NULL ||
+        sbit__lower_in(before, SBIT__STRIP_QCONV).idx != 0 ||
+        !sbit__lower_inner(lower, node->inputs[0], 1) ||
+        sbit_node_int(before, "large", 0) == 0) {
+        return SBIT_OK;
+    }
+    const bool projects = sbit__strip_qconv(lower, behind, false) != NULL &&
+                          behind->inputs[0].idx == node->outputs[0].idx;
+    const sbit_node *const convs[3] = {before, node, projects ? behind : NULL};
+    sbit_attr *attrs = (sbit_attr *)lower->work;
+    sbit_value_id inputs[3 * SBIT__STRIP_QCONV + 5];
+    sbit_node_id nodes[3];
+    sbit__lower_desc desc;
+    memset(&desc, 0, sizeof desc);
+    memset(inputs, 0, sizeof inputs);
+    desc.attr_count = node->attr_count;
+    memcpy(attrs, node->attrs, node->attr_count * sizeof attrs[0]);
+    for (size_t i = 0; i < 3 && convs[i] != NULL; i++) {
+        for (size_t k = i > 0; k < convs[i]->input_count; k++) {
+            inputs[i * SBIT__STRIP_QCONV + k] = convs[i]->inputs[k];
+        }
+        for (size_t k = 0; k < 4; k++) {
+            const sbit_attr *attr = sbit_node_attr(convs[i], own[k]);
+            if (names[i][k] != NULL && attr != NULL) {
+                attrs[desc.attr_count++] = sbit__attr_int(names[i][k], attr->i);
+            }
+        }
+        nodes[desc.node_count++] = convs[i]->id;
+        desc.outputs = convs[i]->outputs;
+    }
+    desc.op_type = "QStrip";
+    desc.inputs = inputs;
+    desc.input_count = SBIT__COUNT_OF(inputs);
+    desc.output_count = 1;
+    desc.attrs = attrs;
+    desc.nodes = nodes;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
 static const sbit__lower_entry sbit__lower_strips_table[] = {
     {NULL, sbit__strip},
+    {NULL, sbit__strip_integers},
 };
 
 #undef SBIT__STRIP_ATTRS
+#undef SBIT__STRIP_QCONV
 
 SBIT__FN const sbit__lower_entry *sbit__lower_entries_strips(size_t *count)
 {

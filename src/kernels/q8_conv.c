@@ -17,6 +17,7 @@
 enum {
     SBIT__Q8_BAND_BYTES = 64 * 1024, /* of input */
     SBIT__Q8_BAND_PIXELS = 320,
+    SBIT__Q8_STRIP_BYTES = 256 * 1024, /* of a band between two convolutions */
     SBIT__Q8_WIDEST = 64,                /* panel that pack_rows knows */
     SBIT__Q8_HEAD = 128,                 /* bytes in front of the packed weights of a group */
     SBIT__Q8_ADDED = 64,                 /* of these */
@@ -693,4 +694,161 @@ SBIT__FN void sbit__q8_conv_run(sbit_ctx *ctx, const sbit__q8_conv *conv, const 
     job.scratch = (char *)scratch;
     sbit__parallel_range(ctx, units, 1 + SBIT__Q8_WORTH_A_THREAD / (2 * (unit_macs + 1)),
                          sbit__q8_run_range, &job);
+}
+
+/* >>strips: as a depthwise convolution's units, whose band is computed instead of copied */
+
+SBIT__FN void sbit__q8_strip_plan(const sbit_ctx *ctx, sbit__q8_strip *strip)
+{
+    sbit__q8_conv *deep = &strip->conv[1];
+    const sbit__conv_shape *s = &deep->shape;
+    const int64_t threads = sbit_ctx_threads(ctx), height = s->out[1];
+    const int64_t images = sbit__larger(s->batch, 1);
+    const int64_t least = threads == 1 ? 1 : sbit__div_up(2 * threads, images);
+    int64_t rows = 1;
+    while (rows < sbit__div_up(height, least) &&
+           sbit__q8_band_bytes(deep, rows + 1) <= SBIT__Q8_STRIP_BYTES) {
+        rows++;
+    }
+    deep->bands = height > 0 ? sbit__div_up(height, rows) : 0;
+    deep->rows = height > 0 ? sbit__div_up(height, deep->bands) : 1;
+    strip->step = 2;
+    while (strip->step < deep->rows && (strip->step + 2) * s->out[2] <= SBIT__Q8_BAND_PIXELS) {
+        strip->step += 2;
+    }
+    const int64_t pixels = sbit__larger(s->in[2], strip->step * s->out[2]);
+    strip->wide_bytes = sbit__q8_band_bytes(deep, deep->rows) + SBIT__Q8_SLACK;
+    strip->wide_bytes = sbit__div_up(strip->wide_bytes, 64) * 64;
+    strip->narrow_bytes = strip->step * s->out[2] * s->out_channels + SBIT__Q8_SLACK;
+    strip->narrow_bytes = sbit__div_up(strip->narrow_bytes, 64) * 64;
+    strip->worker_bytes = strip->wide_bytes + strip->narrow_bytes +
+                          sbit__div_up(8 * (4 * deep->taps + 4 + pixels), 64) * 64;
+    strip->scratch_bytes = (size_t)strip->worker_bytes * (size_t)threads;
+    for (int i = 0; i < 3; i += 2) {
+        strip->conv[i].parts = 1;
+    }
+}
+
+typedef struct sbit__q8_strip_job {
+    const sbit__q8_strip *strip;
+    sbit__q8_job job[3];
+    char *scratch;
+} sbit__q8_strip_job;
+
+/* A 1x1 convolution of `pixels` pixels from x. */
+static void sbit__q8_strip_product(const sbit__q8_job *job, const uint8_t *x, int64_t pixels,
+                                   int64_t out_pixel, int64_t *offsets, const uint8_t **row)
+{
+    const sbit__conv_shape *shape = &job->conv->shape;
+    sbit__q8_unit unit;
+    memset(&unit, 0, sizeof unit);
+    offsets[0] = 0;
+    unit.job = job;
+    unit.base = x;
+    unit.offsets = offsets;
+    unit.row = row;
+    unit.rows = pixels;
+    unit.out_pixel = out_pixel;
+    for (int64_t p = 0; p < pixels; p++) {
+        row[p] = x + p * shape->in_channels;
+    }
+    sbit__q8_unit_group(&unit, 0);
+    sbit__q8_unit_add(&unit, 0, shape->out_channels);
+}
+
+/* The expanded rows that output rows h.. of image n see, between their borders. */
+static void sbit__q8_strip_expand(const sbit__q8_strip_job *task, const sbit__q8_unit *unit,
+                                  int64_t n, int64_t h, uint8_t *to)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    const sbit__conv_shape *shape = &conv->shape;
+    const int64_t c = shape->in_channels, width = unit->line / c;
+    const int64_t left = sbit__smaller(shape->pad_begin[2], width);
+    const int64_t inside = sbit__larger(sbit__smaller(shape->in[2], width - left), 0);
+    const int64_t height = sbit__q8_reach(shape, 1, sbit__q8_whole_rows(conv, unit->rows));
+    for (int64_t i = 0; i < height; i++, to += width * c) {
+        const int64_t at = h * shape->stride[1] - shape->pad_begin[1] + i;
+        if (at < 0 || at >= shape->in[1]) {
+            memset(to, conv->zero_x, (size_t)(width * c));
+            continue;
+        }
+        sbit__q8_job job = task->job[0];
+        job.y = (char *)(void *)(to + left * c);
+        memset(to, conv->zero_x, (size_t)(left * c));
+        sbit__q8_strip_product(&job,
+                               job.x + (n * shape->in[1] + at) * shape->in[2] *
+                                           job.conv->shape.in_channels,
+                               inside, 0, unit->offsets, unit->row);
+        memset(to + (left + inside) * c, conv->zero_x, (size_t)((width - left - inside) * c));
+    }
+    memset(to, 0, SBIT__Q8_SLACK);
+}
+
+static void sbit__q8_strip_unit(const sbit__q8_strip_job *task, int64_t number, int32_t worker)
+{
+    const sbit__q8_strip *strip = task->strip;
+    const sbit__q8_conv *conv = &strip->conv[1];
+    const sbit__conv_shape *shape = &conv->shape;
+    const bool projects = strip->conv[2].shape.out_channels > 0;
+    const int64_t n = number / conv->bands, h = number % conv->bands * conv->rows;
+    char *scratch = task->scratch + worker * strip->worker_bytes;
+    char *narrow = scratch + strip->wide_bytes;
+    sbit__q8_job job = task->job[1];
+    sbit__q8_unit unit;
+    memset(&unit, 0, sizeof unit);
+    unit.job = &job;
+    unit.rows = sbit__smaller(conv->rows, shape->out[1] - h);
+    unit.offsets = (int64_t *)(void *)(narrow + strip->narrow_bytes);
+    unit.row = (const uint8_t **)(void *)(unit.offsets + 4 * conv->taps + 4);
+    unit.line = sbit__q8_reach(shape, 2, shape->out[2]) * shape->in_channels;
+    unit.base = (const uint8_t *)(const void *)scratch;
+    sbit__q8_strip_expand(task, &unit, n, h, (uint8_t *)(void *)scratch);
+    const int64_t end = unit.rows, pixel = (n * shape->out[1] + h) * shape->out[2];
+    for (int64_t i = 0; i < end; i += strip->step) {
+        unit.rows = sbit__smaller(strip->step, end - i);
+        unit.base = (const uint8_t *)(const void *)scratch + i * shape->stride[1] * unit.line;
+        unit.out_pixel = projects ? 0 : pixel + i * shape->out[2];
+        job.y = projects ? narrow : job.y;
+        sbit__q8_unit_offsets(&unit);
+        sbit__q8_unit_depthwise(&unit);
+        if (projects) {
+            sbit__q8_strip_product(&task->job[2], (const uint8_t *)(const void *)narrow,
+                                   unit.rows * shape->out[2], pixel + i * shape->out[2],
+                                   unit.offsets, unit.row);
+        }
+    }
+}
+
+static void sbit__q8_strip_range(void *task, int64_t begin, int64_t end, int32_t worker)
+{
+    for (int64_t i = begin; i < end; i++) {
+        sbit__q8_strip_unit((const sbit__q8_strip_job *)task, i, worker);
+    }
+}
+
+SBIT__FN void sbit__q8_strip_run(sbit_ctx *ctx, const sbit__q8_strip *strip, const uint8_t *x,
+                                 const void *const packed[3], const uint8_t *other, uint8_t *y,
+                                 void *scratch)
+{
+    const sbit__conv_shape *shape = &strip->conv[1].shape;
+    sbit__q8_strip_job task;
+    memset(&task, 0, sizeof task);
+    task.strip = strip;
+    task.scratch = (char *)scratch;
+    for (int i = 0; i < 3; i++) {
+        sbit__q8_job *job = &task.job[i];
+        job->conv = &strip->conv[i];
+        job->kernels = sbit__q8_of(ctx);
+        job->x = x;
+        job->other = other;
+        job->packed = packed[i];
+        job->y = (char *)y;
+        if (packed[i] != NULL) {
+            job->added = sbit__q8_group_at(job->conv, (void *)(uintptr_t)packed[i], 0).added;
+        }
+    }
+    if (shape->out[2] > 0) {
+        sbit__parallel_range(ctx, shape->batch * strip->conv[1].bands, 1, sbit__q8_strip_range,
+                             &task);
+    }
 }

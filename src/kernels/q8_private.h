@@ -161,6 +161,22 @@ SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
 SBIT__FN void sbit__q8_conv_run(sbit_ctx *ctx, const sbit__q8_conv *conv, const uint8_t *x,
                                 const void *packed, const uint8_t *other, void *y, void *scratch);
 
+/* >>strips: a 1x1 convolution that expands channels, a depthwise one and, if it has channels, a 1x1
+ * one that projects them, without what is between them in memory. The depthwise one pads with its
+ * zero point; the 1x1 have channels in fours to read. Sums are those one by one. */
+typedef struct sbit__q8_strip {
+    sbit__q8_conv conv[3]; /* planned; shapes before sbit__q8_conv_plan */
+    int64_t step;          /* output rows that are projected at a time */
+    int64_t wide_bytes, narrow_bytes, worker_bytes; /* scratch */
+    size_t scratch_bytes;
+} sbit__q8_strip;
+
+/* Behind sbit__q8_conv_plan of each; no failure. */
+SBIT__FN void sbit__q8_strip_plan(const sbit_ctx *ctx, sbit__q8_strip *strip);
+SBIT__FN void sbit__q8_strip_run(sbit_ctx *ctx, const sbit__q8_strip *strip, const uint8_t *x,
+                                 const void *const packed[3], const uint8_t *other, uint8_t *y,
+                                 void *scratch);
+
 /* Finds numbers for pair->linear, of ADD and SUB; they depend on the set. Takes about 50 us. */
 SBIT__FN void sbit__q8_try_linear(const sbit__q8_kernels *kernels, sbit__q8_pair *pair);
 

@@ -2,7 +2,7 @@
  *
  * Called by: exec through the rows. Calls: the integer driver, loops here for rare forms.
  * ai.onnx QLinearConv, ConvInteger, QLinearMatMul, MatMulInteger; com.microsoft QLinearConv, QGemm,
- * MatMulIntegerToFloat; sbit QConv, QMatMul, QGemm.
+ * MatMulIntegerToFloat; sbit QConv, QMatMul, QGemm, QStrip.
  *   y = saturate(round_half_even((float)acc * (s_x * s_w / s_y)) + zp_y)
  * acc is an int32 sum that wraps, with an int32 bias in it; the multiplier is computed in float32
  * in that order. Without s_y the result is (float)acc * (s_x * s_w), + a float bias.
@@ -849,6 +849,264 @@ static int64_t sbit__q_product_macs(const sbit_op_call *call)
                                 at >= 0 && sbit__dim_known(x->dims[at]) ? x->dims[at].value : 1);
 }
 
+/* >>strips: QStrip has the inputs of three sbit QConv behind each other - one that expands channels,
+ * a depthwise one, and one that projects them, which may be left out - but that x of the second and the
+ * third are omitted: they are what the one before makes. Attributes are the second's; lo0, hi0 the
+ * first's, lo2, hi2, sum_lo, sum_hi the third's. All have their channels last. */
+
+enum {
+    SBIT__Q_STRIP_INPUTS = 2 * SBIT__Q_OTHER + SBIT__Q_INPUTS
+};
+
+/* One of the three as a call of QConv. Must stay where it is. */
+typedef struct sbit__q_strip_part {
+    sbit_op_call call;
+    sbit_node node;
+    sbit_attr last; /* what a 1x1 has of attributes, beside bounds */
+    const sbit_type *in_type[SBIT__Q_INPUTS];
+    const sbit_tensor *in[SBIT__Q_INPUTS];
+    sbit_type x, y, *out_type[1];
+} sbit__q_strip_part;
+
+static bool sbit__q_strip_has(const sbit_op_call *call, int32_t i)
+{
+    return sbit__in_type(call, i * SBIT__Q_OTHER + 3) != NULL;
+}
+
+/* x: its input's type, of the first the call's. */
+static void sbit__q_strip_part_of(const sbit_op_call *call, int32_t i, const sbit_type *x,
+                                  sbit__q_strip_part *part)
+{
+    const int32_t first = i * SBIT__Q_OTHER;
+    const bool adds = i == 2 && sbit__in_type(call, first + SBIT__Q_OTHER) != NULL;
+    const int32_t count = adds ? (int32_t)SBIT__Q_INPUTS : (int32_t)SBIT__Q_OTHER;
+    memset(part, 0, sizeof *part);
+    part->node = *call->node;
+    if (i != 1) {
+        part->last = sbit__attr_int("channels_last", 1);
+        part->node.attrs = &part->last;
+        part->node.attr_count = 1;
+    }
+    part->call = *call;
+    part->call.node = &part->node;
+    part->call.row = sbit_operator_find(call->ctx, "sbit", "QConv", 1);
+    part->x = *x;
+    part->y = sbit__type_unknown();
+    part->out_type[0] = &part->y;
+    for (int32_t k = 0; k < count; k++) {
+        part->in_type[k] = k == 0 ? &part->x : sbit__in_type(call, first + k);
+        part->in[k] = k == 0 ? NULL : sbit__in(call, first + k);
+    }
+    part->call.in_type = part->in_type;
+    part->call.in = part->in;
+    part->call.input_count = count;
+    part->call.out_type = part->out_type;
+    part->call.output_count = 1;
+}
+
+static sbit_status sbit__q_strip_infer(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__q_strip_part part;
+    sbit_type x;
+    SBIT__TRY(sbit__op_inputs(call, 4, SBIT__Q_STRIP_INPUTS, error));
+    x = *call->in_type[0];
+    for (int32_t i = 0; i < 3; i++) {
+        if (sbit__q_strip_has(call, i)) {
+            sbit__q_strip_part_of(call, i, &x, &part);
+            SBIT__TRY(sbit__q_product_infer(&part.call, error));
+            x = part.y;
+        }
+    }
+    *call->out_type[0] = x;
+    return SBIT_OK;
+}
+
+typedef struct sbit__q_strip_params {
+    sbit__q_state state[3];
+    sbit__q8_strip strip;
+    bool there[3];
+    size_t packed_bytes, array_bytes;
+} sbit__q_strip_params;
+
+/* 1 x 1, whose pixels can be read where they lie. */
+static bool sbit__q_strip_is_product(const sbit__q8_conv *conv)
+{
+    const sbit__conv_shape *s = &conv->shape;
+    return s->groups == 1 && !conv->copies && !conv->has_factor && conv->taps == 1 &&
+           conv->depth == s->in_channels && s->stride[1] == 1 && s->stride[2] == 1;
+}
+
+/* The plan of a part, for *x, or a small x for packing; *x becomes what it makes. */
+static sbit_status sbit__q_strip_state(const sbit_op_call *call, int32_t i, bool small,
+                                       sbit_type *x, sbit__q_state *state, sbit_error *error)
+{
+    static const char *const names[3][4] = {{"lo0", "hi0", "lo0", "hi0"},
+                                            {"lo", "hi", "lo", "hi"},
+                                            {"lo2", "hi2", "sum_lo", "sum_hi"}};
+    sbit__q_strip_part part;
+    sbit__q_strip_part_of(call, i, x, &part);
+    const sbit__q_roles *roles = sbit__q_roles_of(&part.call);
+    if (small) {
+        if (!sbit__q_small_types(&part.call, roles, &part.x, &part.y)) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "part %d has weights of no Conv", (int)i);
+        }
+        sbit__q_type_to_last(&part.x);
+    }
+    SBIT__TRY(sbit__q_product_infer(&part.call, error));
+    SBIT__TRY(sbit__q_plan(&part.call, roles, state, error));
+    if (state->plain || state->conv.store.kind != SBIT__Q8_U8 ||
+        state->conv.depthwise != (i == 1) ||
+        (i != 1 && !sbit__q_strip_is_product(&state->conv))) {
+        return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "part %d is no part of a strip",
+                            (int)i);
+    }
+    state->conv.store = sbit__q_store_of(call, names[i][0], names[i][1]);
+    state->conv.added.store = sbit__q_store_of(call, names[i][2], names[i][3]);
+    *x = part.y;
+    return SBIT_OK;
+}
+
+/* Scales of a part, which planning does not look at, and its packed weights unless `packed` is
+ * NULL; `memory` is for arrays. */
+static sbit_status sbit__q_strip_fill(const sbit_op_call *call, int32_t i, sbit__q_state *state,
+                                      char *packed, char *memory, sbit_error *error)
+{
+    sbit__q_strip_part part;
+    sbit__q_params scales;
+    sbit__q_strip_part_of(call, i, call->in_type[0], &part);
+    const sbit__q_roles *roles = sbit__q_roles_of(&part.call);
+    SBIT__TRY(sbit__q_read_params(&part.call, roles, state, &scales, error));
+    if (packed != NULL) {
+        sbit__q_pack(&part.call, roles, state, &scales, 0, memory, packed);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__q_strip_pack(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__q_state state;
+    sbit_type x = *call->in_type[0];
+    size_t bytes = 0, arrays = 0;
+    for (int32_t i = 1; i < call->input_count; i++) {
+        if (i != 3 * SBIT__Q_OTHER && call->in_type[i] != NULL && call->in[i] == NULL) {
+            return SBIT_OK;
+        }
+    }
+    for (int32_t i = 0; i < 3; i++) {
+        if (sbit__q_strip_has(call, i)) {
+            if (sbit__q_strip_state(call, i, true, &x, &state, NULL) != SBIT_OK) {
+                return SBIT_OK; /* prepare says what is wrong */
+            }
+            bytes += state.packed_bytes;
+            arrays = state.array_bytes > arrays ? state.array_bytes : arrays;
+        }
+    }
+    char *packed = (char *)call->alloc_packed(call, bytes + arrays);
+    if (packed == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    char *memory = packed + bytes;
+    for (int32_t i = 0; i < 3; i++) {
+        if (sbit__q_strip_has(call, i)) {
+            SBIT__TRY(sbit__q_strip_state(call, i, true, &x, &state, error));
+            state.fixed = true;
+            SBIT__TRY(sbit__q_strip_fill(call, i, &state, packed, memory, error));
+            packed += state.packed_bytes;
+            call->release_input(call, i * SBIT__Q_OTHER + 3);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__q_strip_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit_type x = *call->in_type[0];
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    for (int32_t i = 0; i < call->input_count; i++) {
+        if (call->in_type[i] != NULL && !sbit__type_static(call->in_type[i])) {
+            return SBIT_OK;
+        }
+    }
+    sbit__q_strip_params *params =
+        (sbit__q_strip_params *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    memset(params, 0, sizeof *params);
+    for (int32_t i = 0; i < 3; i++) {
+        sbit__q_state *state = &params->state[i];
+        params->there[i] = sbit__q_strip_has(call, i);
+        if (params->there[i]) {
+            SBIT__TRY(sbit__q_strip_state(call, i, false, &x, state, error));
+            params->strip.conv[i] = state->conv;
+            params->packed_bytes += state->packed_bytes;
+            params->array_bytes = state->array_bytes > params->array_bytes ? state->array_bytes
+                                                                           : params->array_bytes;
+        }
+    }
+    sbit__q8_strip_plan(call->ctx, &params->strip);
+    *call->scratch_bytes = sbit__align64(params->strip.scratch_bytes) +
+                           sbit__align64(sizeof *params) +
+                           (call->packed != NULL ? 0 : params->packed_bytes + params->array_bytes);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__q_strip_run(const sbit_op_call *call, sbit_error *error)
+{
+    const void *packed[3] = {NULL, NULL, NULL};
+    if (call->params == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    if (sbit_tensor_count(call->out[0]) == 0) {
+        return SBIT_OK;
+    }
+    const sbit__q_strip_params *plan = (const sbit__q_strip_params *)call->params;
+    char *here = (char *)call->scratch + sbit__align64(plan->strip.scratch_bytes);
+    sbit__q_strip_params *params = (sbit__q_strip_params *)(void *)here; /* with scales */
+    *params = *plan;
+    here += sbit__align64(sizeof *params);
+    char *memory = here + params->packed_bytes;
+    const char *at = call->packed != NULL ? (const char *)call->packed : here;
+    for (int32_t i = 0; i < 3; i++) {
+        sbit__q_state *state = &params->state[i];
+        if (params->there[i]) {
+            SBIT__TRY(sbit__q_strip_fill(call, i, state, call->packed != NULL ? NULL : here, memory,
+                                         error));
+            params->strip.conv[i].zero_x = state->conv.zero_x;
+            params->strip.conv[i].store.zero = state->conv.store.zero;
+            params->strip.conv[i].added = state->conv.added;
+            packed[i] = at;
+            at += state->packed_bytes;
+            here += state->packed_bytes;
+        }
+    }
+    const sbit_tensor *other = sbit__in(call, 3 * SBIT__Q_OTHER);
+    sbit__q8_strip_run(call->ctx, &params->strip, (const uint8_t *)call->in[0]->data, packed,
+                       other != NULL ? (const uint8_t *)other->data : NULL,
+                       (uint8_t *)call->out[0]->data, call->scratch);
+    return SBIT_OK;
+}
+
+static int64_t sbit__q_strip_macs(const sbit_op_call *call)
+{
+    sbit__q_strip_part part;
+    sbit_type x = *call->in_type[0];
+    int64_t macs = 0;
+    for (int32_t i = 0; i < 3; i++) {
+        if (sbit__q_strip_has(call, i)) {
+            sbit__q_strip_part_of(call, i, &x, &part);
+            if (sbit__q_product_infer(&part.call, NULL) != SBIT_OK) {
+                return macs;
+            }
+            const int64_t more = sbit__window_macs(&part.y, part.in_type[3]);
+            macs = more > INT64_MAX - macs ? INT64_MAX : macs + more;
+            x = part.y;
+        }
+    }
+    return macs;
+}
+
 /* >>rows */
 #define SBIT__Q_ROW(domain, name, version) SBIT__Q_TYPED_ROW(domain, name, version, SBIT__T_Q8)
 #define SBIT__Q_TYPED_ROW(domain, name, version, types)                                            \
@@ -870,6 +1128,8 @@ static const sbit_op_row sbit__q_rows[] = {
     SBIT__Q_ROW("sbit", "QConv", 1),
     SBIT__Q_ROW("sbit", "QMatMul", 1),
     SBIT__Q_ROW("sbit", "QGemm", 1),
+    {"sbit", "QStrip", 1, SBIT_T(SBIT_U8), 0, sbit__q_strip_pack, sbit__q_strip_infer,
+     sbit__q_strip_prepare, sbit__q_strip_run, NULL, NULL, NULL, NULL, sbit__q_strip_macs},
 };
 
 #undef SBIT__Q_ROW
