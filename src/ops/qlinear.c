@@ -937,7 +937,7 @@ static bool sbit__q_strip_is_product(const sbit__q8_conv *conv)
 }
 
 /* The plan of a part, for *x, or a small x for packing; *x becomes what it makes. */
-static sbit_status sbit__q_strip_state(const sbit_op_call *call, int32_t i, bool small,
+static sbit_status sbit__q_strip_state(const sbit_op_call *call, int32_t i, bool packing,
                                        sbit_type *x, sbit__q_state *state, sbit_error *error)
 {
     static const char *const names[3][4] = {{"lo0", "hi0", "lo0", "hi0"},
@@ -946,7 +946,7 @@ static sbit_status sbit__q_strip_state(const sbit_op_call *call, int32_t i, bool
     sbit__q_strip_part part;
     sbit__q_strip_part_of(call, i, x, &part);
     const sbit__q_roles *roles = sbit__q_roles_of(&part.call);
-    if (small) {
+    if (packing) {
         if (!sbit__q_small_types(&part.call, roles, &part.x, &part.y)) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "part %d has weights of no Conv", (int)i);
         }
