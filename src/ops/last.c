@@ -240,15 +240,6 @@ static sbit_status sbit__strip_pack(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
-static void sbit__strip_epilogue(const sbit_op_call *call, const char *const names[3],
-                                 sbit__epilogue *out)
-{
-    memset(out, 0, sizeof *out);
-    out->activation = (sbit__activation)sbit_node_int(call->node, names[0], 0);
-    out->lo = sbit_node_float(call->node, names[1], 0.0f);
-    out->hi = sbit_node_float(call->node, names[2], 0.0f);
-}
-
 static sbit_status sbit__strip_prepare(const sbit_op_call *call, sbit_error *error)
 {
     static const char *const names[3][3] = {
@@ -268,7 +259,7 @@ static sbit_status sbit__strip_prepare(const sbit_op_call *call, sbit_error *err
     sbit__conv_shape *shape[3];
     for (int i = 0; i < 3; i++) {
         shape[i] = &params->plan.conv[i].shape;
-        sbit__strip_epilogue(call, names[i], &params->epilogue[i]);
+        sbit__epilogue_read_as(call, names[i], &params->epilogue[i]);
     }
     sbit__strip_view(call, &view);
     SBIT__TRY(sbit__conv_shape_of(&view.call, shape[1], error));

@@ -170,14 +170,20 @@ SBIT__FN sbit_status sbit__epilogue_check(const sbit_op_call *call, int32_t resi
     return SBIT_OK;
 }
 
-SBIT__FN void sbit__epilogue_read(const sbit_op_call *call, sbit__epilogue *out)
+SBIT__FN void sbit__epilogue_read_as(const sbit_op_call *call, const char *const names[3], sbit__epilogue *out)
 {
     memset(out, 0, sizeof *out);
     if (sbit__op_is_internal(call)) {
-        out->activation = (sbit__activation)sbit_node_int(call->node, "activation", 0);
-        out->lo = sbit_node_float(call->node, "lo", 0.0f);
-        out->hi = sbit_node_float(call->node, "hi", 0.0f);
+        out->activation = (sbit__activation)sbit_node_int(call->node, names[0], 0);
+        out->lo = sbit_node_float(call->node, names[1], 0.0f);
+        out->hi = sbit_node_float(call->node, names[2], 0.0f);
     }
+}
+
+SBIT__FN void sbit__epilogue_read(const sbit_op_call *call, sbit__epilogue *out)
+{
+    static const char *const names[3] = {"activation", "lo", "hi"};
+    sbit__epilogue_read_as(call, names, out);
 }
 
 SBIT__FN const sbit__epilogue *sbit__epilogue_of(const sbit_op_call *call,

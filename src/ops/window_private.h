@@ -110,6 +110,8 @@ SBIT__FN sbit_status sbit__epilogue_check(const sbit_op_call *call, int32_t resi
                                           sbit_error *error);
 /* prepare: what is done to the result, for the parameter block; zeros: nothing. */
 SBIT__FN void sbit__epilogue_read(const sbit_op_call *call, sbit__epilogue *out);
+/* Likewise, of attributes with other names: activation, lower and upper bound. */
+SBIT__FN void sbit__epilogue_read_as(const sbit_op_call *call, const char *const names[3], sbit__epilogue *out);
 /* run: `read` with what is added; NULL: nothing is done. */
 SBIT__FN const sbit__epilogue *sbit__epilogue_of(const sbit_op_call *call,
                                                  const sbit__epilogue *read, int32_t residual,

@@ -70,6 +70,7 @@ static int cli_bench_measure(const cli_args *args, cli_inputs *inputs, sbit_sess
 typedef struct cli_profile {
     sbit_node_profile *nodes;
     size_t count;
+    double *macs;          /* by node: its and those of what became part of it, as they stand in the graph */
     double total;          /* nanoseconds per run */
     double peak[2];        /* multiply-adds a nanosecond of all threads: floats, bytes */
     sbit_session *session; /* that `nodes` speak of */
@@ -86,6 +87,26 @@ static int cli_profile_order(const void *a, const void *b)
 static double cli_profile_ns(const sbit_node_profile *node)
 {
     return node->runs > 0 ? (double)node->nanoseconds / (double)node->runs : 0.0;
+}
+
+static int cli_profile_macs(const sbit_graph *graph, cli_profile *profile)
+{
+    size_t limit = 1;
+    for (size_t i = 0; i < profile->count; i++) {
+        limit = profile->nodes[i].node.idx >= limit ? profile->nodes[i].node.idx + 1 : limit;
+    }
+    profile->macs = (double *)calloc(limit, sizeof *profile->macs);
+    if (profile->macs == NULL) {
+        return cli_fail_memory(limit * sizeof *profile->macs);
+    }
+    for (size_t i = 0; i < profile->count; i++) {
+        const sbit_node_profile *at = &profile->nodes[i];
+        const size_t owner = at->fused_into.idx != 0 ? at->fused_into.idx : at->node.idx;
+        if (owner < limit && sbit_graph_node_alive(graph, at->node)) {
+            profile->macs[owner] += (double)sbit_graph_node_macs(graph, at->node);
+        }
+    }
+    return CLI_OK;
 }
 
 static int cli_profile_take(cli_inputs *inputs, const cli_args *args, const sbit_program *program,
@@ -117,6 +138,7 @@ static int cli_profile_take(cli_inputs *inputs, const cli_args *args, const sbit
             qsort(out->nodes, out->count, sizeof *out->nodes, cli_profile_order);
         }
     }
+    code = code == CLI_OK ? cli_profile_macs(inputs->model.graph, out) : code;
     for (size_t i = 0; i < out->count; i++) {
         out->total += cli_profile_ns(&out->nodes[i]);
     }
@@ -127,20 +149,12 @@ static int cli_profile_take(cli_inputs *inputs, const cli_args *args, const sbit
     return code;
 }
 
-/* Multiply-adds of a node and of those that became part of it, as they stand in the graph (Winograd
- * does fewer: its share can exceed 1), in its time; share of the peak of what it ran on. 0: no products. */
-static double cli_profile_rate(const cli_inputs *inputs, const cli_profile *profile,
-                               const sbit_node_profile *at, double *share)
+/* Multiply-adds in a node's time (Winograd does fewer: its share can exceed 1); share of the peak of what it
+ * ran on. 0: no products. */
+static double cli_profile_rate(const cli_profile *profile, const sbit_node_profile *at, double *share)
 {
     const double ns = cli_profile_ns(at), peak = profile->peak[at->on_integers ? 1 : 0];
-    double macs = ns > 0.0 ? (double)sbit_graph_node_macs(inputs->model.graph, at->node) : 0.0;
-    for (size_t i = 0; i < profile->count && ns > 0.0; i++) {
-        const sbit_node_profile *part = &profile->nodes[i];
-        if (part->fused_into.idx == at->node.idx && sbit_graph_node_alive(inputs->model.graph, part->node)) {
-            macs += (double)sbit_graph_node_macs(inputs->model.graph, part->node);
-        }
-    }
-    const double rate = ns > 0.0 ? macs / ns : 0.0;
+    const double rate = ns > 0.0 ? profile->macs[at->node.idx] / ns : 0.0;
     *share = peak > 0.0 ? rate / peak : 0.0;
     return 2.0 * rate;
 }
@@ -174,7 +188,7 @@ static int cli_profile_table(const cli_inputs *inputs, const cli_profile *profil
             &table, "%s",
             cli_count_text((double)sbit_graph_node_macs(graph, at->node), text, sizeof text));
         double share = 0.0;
-        const double rate = cli_profile_rate(inputs, profile, at, &share);
+        const double rate = cli_profile_rate(profile, at, &share);
         snprintf(text, sizeof text, "%.1f", rate);
         cli_table_cell(&table, "%s", rate > 0.0 ? text : "");
         snprintf(text, sizeof text, "%.0f %%", 100.0 * share);
@@ -209,7 +223,7 @@ static void cli_profile_json(sbit_json *json, const cli_inputs *inputs, const cl
         sbit_json_number(json, "share", profile->total > 0.0 ? ns / profile->total : 0.0);
         sbit_json_int(json, "macs", sbit_graph_node_macs(graph, at->node));
         double of_peak = 0.0;
-        sbit_json_number(json, "gflops", cli_profile_rate(inputs, profile, at, &of_peak));
+        sbit_json_number(json, "gflops", cli_profile_rate(profile, at, &of_peak));
         sbit_json_number(json, "of_peak", of_peak);
         sbit_json_text(json, "fused_into",
                        at->fused_into.idx != 0
@@ -311,6 +325,7 @@ static int cli_bench_program(const cli_args *args, cli_inputs *inputs, const sbi
     code = code == CLI_OK ? cli_bench_show(args, inputs, &result, &profile) : code;
     free(result.times);
     free(profile.nodes);
+    free(profile.macs);
     sbit_session_destroy(profile.session);
     return code;
 }
