@@ -7,9 +7,11 @@
  * Y: g = x W^T + h R^T + b (all steps), c_t in order; then, from the last step to the first, dc +=
  * dh o (1 - tanh(c)^2);  di, do, df, dc~ through their functions;  dh' = dg R;  dc' = dc f dx = dg
  * W   dW = dg^T x   dR = dg^T h   dB = sum of dg, twice
+ * Samples are independent between products: threads share them. R is packed once for all steps.
  * Products are of a part of the steps at a time. With {again: 1} only that part's gates are kept and made
  * once more on the way back: the same bits in an eighth of the memory.
  */
+#include "../kernels/rows_private.h"
 #include "elements_private.h"
 #include "gradient_private.h"
 #include "window_private.h"
@@ -30,6 +32,7 @@ typedef struct sbit__lstm_grad {
     void *ends; /* cells in front of each part, and behind the last */
     void *sum;  /* what a part adds to dW or dR */
     void *gemm;
+    float *packed; /* R of the direction, for dg R; NULL: not float32 */
 } sbit__lstm_grad;
 
 enum {
@@ -83,13 +86,15 @@ static sbit__gemm sbit__lstm_gemm(const sbit__lstm_product *p)
     return gemm;
 }
 
-static void sbit__lstm_multiply(const sbit__lstm_grad *l, sbit__lstm_product p, const void *a,
-                                const void *b, void *c)
+/* packed: b as panels, or NULL. */
+static void sbit__lstm_multiply_packed(const sbit__lstm_grad *l, sbit__lstm_product p,
+                                       const void *a, const void *b, const float *packed, void *c)
 {
     sbit__gemm gemm = sbit__lstm_gemm(&p);
     if (l->dtype == SBIT_F32) {
         gemm.a = (const float *)a;
         gemm.b = (const float *)b;
+        gemm.packed_b = packed;
         gemm.c = (float *)c;
         sbit__gemm_run(l->ctx, &gemm, l->gemm);
         return;
@@ -104,6 +109,12 @@ static void sbit__lstm_multiply(const sbit__lstm_grad *l, sbit__lstm_product p, 
             ((double *)c)[i * p.n + j] = sum;
         }
     }
+}
+
+static void sbit__lstm_multiply(const sbit__lstm_grad *l, sbit__lstm_product p, const void *a,
+                                const void *b, void *c)
+{
+    sbit__lstm_multiply_packed(l, p, a, b, NULL, c);
 }
 
 static sbit__lstm_product sbit__lstm_product_of(int64_t m, int64_t n, int64_t k, bool trans_a,
@@ -155,6 +166,10 @@ static size_t sbit__lstm_place(const sbit_op_call *call, sbit__lstm_grad *l, cha
         *places[i] = scratch != NULL ? scratch + used : NULL;
         used += sbit__align64((size_t)counts[i] * each);
     }
+    if (l->dtype == SBIT_F32) {
+        l->packed = scratch != NULL ? (float *)(void *)(scratch + used) : NULL;
+        used += sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, h, 4 * h));
+    }
     l->gemm = scratch != NULL ? scratch + used : NULL;
     const sbit__lstm_product all[6] = {sbit__lstm_product_of(rows, 4 * h, in, false, true),
                                        sbit__lstm_product_of(rows, 4 * h, h, false, true),
@@ -182,53 +197,84 @@ static sbit_status sbit__lstm_grad_prepare(const sbit_op_call *call, sbit_error 
     return SBIT_OK;
 }
 
-static void sbit__lstm_f32_unary(const sbit__lstm_grad *l, sbit__unary op, int64_t n, float *x)
+static void sbit__lstm_f32_unary(const sbit__lstm_grad *l, sbit__unary op, int64_t n,
+                                 const float *x, float *y)
 {
-    sbit__kernels(l->ctx)->f32_unary(op, n, x, x);
+    sbit__kernels(l->ctx)->f32_unary(op, n, x, y);
 }
 
-static void sbit__lstm_f64_unary(const sbit__lstm_grad *l, sbit__unary op, int64_t n, double *x)
+static void sbit__lstm_f64_unary(const sbit__lstm_grad *l, sbit__unary op, int64_t n,
+                                 const double *x, double *y)
 {
     (void)l;
     for (int64_t i = 0; i < n; i++) {
-        x[i] = op == SBIT__UNARY_TANH ? tanh(x[i]) : 1.0 / (1.0 + exp(-x[i]));
+        y[i] = op == SBIT__UNARY_TANH ? tanh(x[i]) : 1.0 / (1.0 + exp(-x[i]));
     }
 }
 
 enum {
-    SBIT__LSTM_COLUMNS = 96 /* of the bias, summed at a time */
+    SBIT__LSTM_COLUMNS = 96, /* of the bias, summed at a time */
+    SBIT__LSTM_GRAIN = 1024  /* elements that are worth a thread */
 };
 
-/* The steps of one direction, for one type. b, c0, dY, dYh, dYc may be NULL. forward leaves tanh of
- * the cells in `more`, for back. */
+/* What threads share. */
+typedef struct sbit__lstm_task {
+    const sbit__lstm_grad *l;
+    const void *b, *c0, *dy; /* may be NULL */
+    int64_t step;            /* of the part */
+    const void *x;
+    void *y;
+    bool first; /* y = instead of y += */
+} sbit__lstm_task;
+
+/* The steps of one direction, for one type. Units: samples (gates, back), rows (tops: tanh of the
+ * cells goes to `more`, for back), columns of the bias in pieces, elements (add). */
 #define SBIT__LSTM_STEPS(T, name)                                                                  \
-    static void name##_forward(const sbit__lstm_grad *l, const T *b, const T *c0)                  \
+    static void name##_gates(void *user, int64_t begin, int64_t end, int32_t worker)               \
     {                                                                                              \
+        const sbit__lstm_task *task = (const sbit__lstm_task *)user;                               \
+        const sbit__lstm_grad *l = task->l;                                                        \
         const int64_t h = l->hidden, cell = l->batch * h;                                          \
-        T *gates = (T *)l->gates, *cells = (T *)l->cells, *more = (T *)l->more;                    \
-        for (int64_t i = 0; i < cell; i++) {                                                       \
+        const T *b = (const T *)task->b, *c0 = (const T *)task->c0, *more = (const T *)l->more;    \
+        T *cells = (T *)l->cells;                                                                  \
+        (void)worker;                                                                              \
+        for (int64_t i = begin * h; i < end * h; i++) {                                            \
             cells[i] = c0 != NULL ? c0[i] : (T)0;                                                  \
         }                                                                                          \
-        for (int64_t r = 0; r < l->count * l->batch; r++) {                                        \
-            T *g = gates + r * 4 * h;                                                              \
-            for (int64_t i = 0; i < 4 * h; i++) {                                                  \
-                g[i] += more[r * 4 * h + i] + (b != NULL ? b[i] + b[4 * h + i] : (T)0);            \
-            }                                                                                      \
-            name##_unary(l, SBIT__UNARY_SIGMOID, 3 * h, g);                                        \
-            name##_unary(l, SBIT__UNARY_TANH, h, g + 3 * h);                                       \
-            for (int64_t i = 0; i < h; i++) {                                                      \
-                cells[cell + r * h + i] = g[2 * h + i] * cells[r * h + i] + g[i] * g[3 * h + i];   \
+        for (int64_t t = 0; t < l->count; t++) {                                                   \
+            for (int64_t r = t * l->batch + begin; r < t * l->batch + end; r++) {                  \
+                T *g = (T *)l->gates + r * 4 * h;                                                  \
+                for (int64_t i = 0; i < 4 * h; i++) {                                              \
+                    g[i] += more[r * 4 * h + i] + (b != NULL ? b[i] + b[4 * h + i] : (T)0);        \
+                }                                                                                  \
+                name##_unary(l, SBIT__UNARY_SIGMOID, 3 * h, g, g);                                 \
+                name##_unary(l, SBIT__UNARY_TANH, h, g + 3 * h, g + 3 * h);                        \
+                for (int64_t i = 0; i < h; i++) {                                                  \
+                    cells[cell + r * h + i] =                                                      \
+                        g[2 * h + i] * cells[r * h + i] + g[i] * g[3 * h + i];                     \
+                }                                                                                  \
             }                                                                                      \
         }                                                                                          \
-        memcpy(more, cells + cell, (size_t)(l->count * cell) * sizeof *more);                      \
-        name##_unary(l, SBIT__UNARY_TANH, l->count * cell, more);                                  \
     }                                                                                              \
-    /* step t of the part; dy: its gradient, or NULL */                                            \
-    static void name##_back(const sbit__lstm_grad *l, int64_t t, const T *dy)                      \
+    static void name##_tops(void *user, int64_t begin, int64_t end, int32_t worker)                \
     {                                                                                              \
+        const sbit__lstm_grad *l = ((const sbit__lstm_task *)user)->l;                             \
         const int64_t h = l->hidden;                                                               \
-        for (int64_t n = 0; n < l->batch; n++) {                                                   \
-            const int64_t r = t * l->batch + n;                                                    \
+        (void)worker;                                                                              \
+        for (int64_t r = begin; r < end; r++) {                                                    \
+            name##_unary(l, SBIT__UNARY_TANH, h, (const T *)l->cells + (l->batch + r) * h,         \
+                         (T *)l->more + r * h);                                                    \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_back(void *user, int64_t begin, int64_t end, int32_t worker)                \
+    {                                                                                              \
+        const sbit__lstm_task *task = (const sbit__lstm_task *)user;                               \
+        const sbit__lstm_grad *l = task->l;                                                        \
+        const T *dy = (const T *)task->dy;                                                         \
+        const int64_t h = l->hidden;                                                               \
+        (void)worker;                                                                              \
+        for (int64_t n = begin; n < end; n++) {                                                    \
+            const int64_t r = task->step * l->batch + n;                                           \
             T *g = (T *)l->gates + r * 4 * h, *dh = (T *)l->dh + n * h, *dc = (T *)l->dc + n * h;  \
             const T *c0 = (const T *)l->cells + r * h, *tops = (const T *)l->more + r * h;         \
             for (int64_t i = 0; i < h; i++) {                                                      \
@@ -244,12 +290,16 @@ enum {
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    static void name##_bias(const sbit__lstm_grad *l, bool add, T *db)                             \
+    static void name##_bias(void *user, int64_t begin, int64_t end, int32_t worker)                \
     {                                                                                              \
+        const sbit__lstm_task *task = (const sbit__lstm_task *)user;                               \
+        const sbit__lstm_grad *l = task->l;                                                        \
         const int64_t width = 4 * l->hidden;                                                       \
-        for (int64_t first = 0; first < width; first += SBIT__LSTM_COLUMNS) {                      \
-            const int64_t left = width - first;                                                    \
-            const int64_t n = left < SBIT__LSTM_COLUMNS ? left : (int64_t)SBIT__LSTM_COLUMNS;          \
+        T *db = (T *)task->y;                                                                      \
+        (void)worker;                                                                              \
+        for (int64_t piece = begin; piece < end; piece++) {                                        \
+            const int64_t first = piece * SBIT__LSTM_COLUMNS;                                      \
+            const int64_t n = sbit__smaller(width - first, SBIT__LSTM_COLUMNS);                    \
             double sums[SBIT__LSTM_COLUMNS] = {0.0};                                               \
             for (int64_t r = 0; r < l->count * l->batch; r++) {                                    \
                 const T *row = (const T *)l->gates + r * width + first;                            \
@@ -258,21 +308,33 @@ enum {
                 }                                                                                  \
             }                                                                                      \
             for (int64_t i = 0; i < n; i++) {                                                      \
-                sums[i] += add ? (double)db[first + i] : 0.0;                                      \
+                sums[i] += task->first ? 0.0 : (double)db[first + i];                              \
                 db[first + i] = db[width + first + i] = (T)sums[i];                                \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    static void name##_add(int64_t n, const T *x, bool first, T *y)                                \
+    static void name##_add(void *user, int64_t begin, int64_t end, int32_t worker)                 \
     {                                                                                              \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            y[i] = first ? x[i] : y[i] + x[i];                                                     \
+        const sbit__lstm_task *task = (const sbit__lstm_task *)user;                               \
+        const T *x = (const T *)task->x;                                                           \
+        T *y = (T *)task->y;                                                                       \
+        (void)worker;                                                                              \
+        for (int64_t i = begin; i < end; i++) {                                                    \
+            y[i] = task->first ? x[i] : y[i] + x[i];                                               \
         }                                                                                          \
     }
 
 SBIT__LSTM_STEPS(float, sbit__lstm_f32)
 SBIT__LSTM_STEPS(double, sbit__lstm_f64)
 #undef SBIT__LSTM_STEPS
+
+static sbit__lstm_task sbit__lstm_task_of(const sbit__lstm_grad *l)
+{
+    sbit__lstm_task task;
+    memset(&task, 0, sizeof task);
+    task.l = l;
+    return task;
+}
 
 /* Element `offset` of input i, which may be omitted. */
 static const void *sbit__lstm_in(const sbit_op_call *call, int32_t i, int64_t offset)
@@ -320,6 +382,16 @@ static void sbit__lstm_before(const sbit_op_call *call, const sbit__lstm_grad *l
     }
 }
 
+/* The same rows where they lie, if that is in this order; else in `more`. */
+static const void *sbit__lstm_rows(const sbit__lstm_grad *l, const sbit_tensor *x)
+{
+    if (!l->reverse) {
+        return sbit__elem_at_const(l->dtype, x->data, l->first * l->batch * l->input);
+    }
+    sbit__lstm_order(l, x->data, l->input, l->more);
+    return l->more;
+}
+
 static void sbit__lstm_copy_or_zero(const sbit__lstm_grad *l, const void *from, void *to)
 {
     const int64_t cell = l->batch * l->hidden;
@@ -353,17 +425,20 @@ static void sbit__lstm_gates(const sbit_op_call *call, const sbit__lstm_grad *l,
     const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 4 * h * l->input);
     const void *r = sbit__lstm_in(call, SBIT__LSTM_R, d * 4 * h * h);
     const void *b = sbit__lstm_in(call, SBIT__LSTM_B, d * 8 * h);
-    sbit__lstm_order(l, call->in[SBIT__LSTM_X]->data, l->input, l->more);
-    sbit__lstm_multiply(l, sbit__lstm_product_of(rows, 4 * h, l->input, false, true), l->more, w,
-                        l->gates);
+    sbit__lstm_multiply(l, sbit__lstm_product_of(rows, 4 * h, l->input, false, true),
+                        sbit__lstm_rows(l, call->in[SBIT__LSTM_X]), w, l->gates);
     sbit__lstm_before(call, l, d);
     sbit__lstm_multiply(l, sbit__lstm_product_of(rows, 4 * h, h, false, true), l->before, r,
                         l->more);
-    if (l->dtype == SBIT_F32) {
-        sbit__lstm_f32_forward(l, (const float *)b, (const float *)l->ends);
-    } else {
-        sbit__lstm_f64_forward(l, (const double *)b, (const double *)l->ends);
-    }
+    sbit__lstm_task task = sbit__lstm_task_of(l);
+    task.b = b;
+    task.c0 = l->ends;
+    const bool single = l->dtype == SBIT_F32;
+    const int64_t grain = sbit__div_up(SBIT__LSTM_GRAIN, sbit__larger(h, 1));
+    sbit__parallel_range(l->ctx, l->batch, 1, single ? sbit__lstm_f32_gates : sbit__lstm_f64_gates,
+                         &task);
+    sbit__parallel_range(l->ctx, rows, grain, single ? sbit__lstm_f32_tops : sbit__lstm_f64_tops,
+                         &task);
     sbit__elem_copy(l->dtype, l->ends, cell, l->cells, l->count * cell, cell);
 }
 
@@ -372,27 +447,29 @@ static void sbit__lstm_back(const sbit_op_call *call, const sbit__lstm_grad *l, 
 {
     const int64_t h = l->hidden, cell = l->batch * h;
     const void *r = sbit__lstm_in(call, SBIT__LSTM_R, d * 4 * h * h);
+    const int64_t grain = sbit__div_up(SBIT__LSTM_GRAIN, sbit__larger(h, 1));
+    sbit__lstm_task task = sbit__lstm_task_of(l);
     for (int64_t t = l->count - 1; t >= 0; t--) {
         const int64_t at = sbit__lstm_time(l, l->first + t);
-        const void *dy = sbit__lstm_in(call, SBIT__LSTM_DY, (at * l->directions + d) * cell);
-        if (l->dtype == SBIT_F32) {
-            sbit__lstm_f32_back(l, t, (const float *)dy);
-        } else {
-            sbit__lstm_f64_back(l, t, (const double *)dy);
-        }
-        sbit__lstm_multiply(l, sbit__lstm_product_of(l->batch, h, 4 * h, false, false),
-                            sbit__elem_at_const(l->dtype, l->gates, t * l->batch * 4 * h), r,
-                            l->dh);
+        task.step = t;
+        task.dy = sbit__lstm_in(call, SBIT__LSTM_DY, (at * l->directions + d) * cell);
+        sbit__parallel_range(l->ctx, l->batch, grain,
+                             l->dtype == SBIT_F32 ? sbit__lstm_f32_back : sbit__lstm_f64_back,
+                             &task);
+        sbit__lstm_multiply_packed(
+            l, sbit__lstm_product_of(l->batch, h, 4 * h, false, false),
+            sbit__elem_at_const(l->dtype, l->gates, t * l->batch * 4 * h), r, l->packed, l->dh);
     }
 }
 
 static void sbit__lstm_add(const sbit__lstm_grad *l, int64_t n, const void *x, bool first, void *y)
 {
-    if (l->dtype == SBIT_F32) {
-        sbit__lstm_f32_add(n, (const float *)x, first, (float *)y);
-    } else {
-        sbit__lstm_f64_add(n, (const double *)x, first, (double *)y);
-    }
+    sbit__lstm_task task = sbit__lstm_task_of(l);
+    task.x = x;
+    task.y = y;
+    task.first = first;
+    sbit__parallel_range(l->ctx, n, 4 * SBIT__LSTM_GRAIN,
+                         l->dtype == SBIT_F32 ? sbit__lstm_f32_add : sbit__lstm_f64_add, &task);
 }
 
 /* What a part gives to dR, dB, dW and dx; last: it is the first that does. */
@@ -408,15 +485,17 @@ static void sbit__lstm_results(const sbit_op_call *call, const sbit__lstm_grad *
                             l->before, l->sum);
         sbit__lstm_add(l, 4 * h * h, l->sum, last, dr);
     }
-    if (db != NULL && l->dtype == SBIT_F32) {
-        sbit__lstm_f32_bias(l, !last, (float *)db);
-    } else if (db != NULL) {
-        sbit__lstm_f64_bias(l, !last, (double *)db);
+    if (db != NULL) {
+        sbit__lstm_task task = sbit__lstm_task_of(l);
+        task.y = db;
+        task.first = last;
+        sbit__parallel_range(l->ctx, sbit__div_up(4 * h, SBIT__LSTM_COLUMNS), 1,
+                             l->dtype == SBIT_F32 ? sbit__lstm_f32_bias : sbit__lstm_f64_bias,
+                             &task);
     }
     if (dw != NULL) {
-        sbit__lstm_order(l, call->in[SBIT__LSTM_X]->data, l->input, l->more);
         sbit__lstm_multiply(l, sbit__lstm_product_of(4 * h, l->input, rows, true, false), l->gates,
-                            l->more, l->sum);
+                            sbit__lstm_rows(l, call->in[SBIT__LSTM_X]), l->sum);
         sbit__lstm_add(l, 4 * h * l->input, l->sum, last, dw);
     }
     if (dx == NULL) {
@@ -436,6 +515,12 @@ static void sbit__lstm_direction(const sbit_op_call *call, const sbit__lstm_grad
     const int64_t parts = (l->steps + l->part - 1) / l->part, cell = l->batch * l->hidden;
     void *dh0 = sbit__lstm_out(call, 4, d * cell), *dc0 = sbit__lstm_out(call, 5, d * cell);
     sbit__lstm_copy_or_zero(l, sbit__lstm_in(call, SBIT__LSTM_C0, d * cell), l->ends);
+    if (l->packed != NULL) {
+        const int64_t h = l->hidden;
+        sbit__gemm_pack_b(l->ctx, h, 4 * h,
+                          (const float *)sbit__lstm_in(call, SBIT__LSTM_R, d * 4 * h * h), h, false,
+                          1.0f, l->packed);
+    }
     for (int64_t i = 0; i < parts; i++) {
         const sbit__lstm_grad part = sbit__lstm_part(l, i);
         sbit__lstm_gates(call, &part, d);
@@ -786,11 +871,8 @@ static sbit_status sbit__gru_grad_run(const sbit_op_call *call, sbit_error *erro
                             g.x_gates, w, g.l.more);
         for (int64_t t = 0; t < g.l.steps; t++) {
             const int64_t n = g.l.batch * g.l.input, to = sbit__lstm_time(&g.l, t) * n;
-            if (g.l.dtype == SBIT_F32) {
-                sbit__lstm_f32_add(n, (const float *)g.l.more + t * n, d == 0, (float *)dx + to);
-            } else {
-                sbit__lstm_f64_add(n, (const double *)g.l.more + t * n, d == 0, (double *)dx + to);
-            }
+            sbit__lstm_add(&g.l, n, sbit__elem_at_const(g.l.dtype, g.l.more, t * n), d == 0,
+                           sbit__elem_at(g.l.dtype, dx, to));
         }
     }
     return SBIT_OK;
