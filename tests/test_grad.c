@@ -232,6 +232,20 @@ static void grad_end(grad_run *r)
     build_end(&r->b);
 }
 
+/* float32 against float64, all elements together. */
+static void grad_near(const char *what, int form, const sbit_tensor *want, const sbit_tensor *have)
+{
+    double norm = 0, off = 0;
+    for (int64_t i = 0; i < sbit_tensor_count(want); i++) {
+        const double x = ((const double *)want->data)[i];
+        const double d = x - (double)((const float *)have->data)[i];
+        norm += x * x;
+        off += d * d;
+    }
+    CHECK_MSG(sqrt(off) <= 2e-5 * sqrt(norm) + 1e-7, "%s (%d): float32 is off by %g of %g", what, form,
+              sqrt(off), sqrt(norm));
+}
+
 /* Gradients of float32 with one and three threads, and as the graph says (channels first, which
  * lowering changes), against those of float64. */
 static void grad_compare_single(grad_run *r, const grad_case *c)
@@ -249,15 +263,7 @@ static void grad_compare_single(grad_run *r, const grad_case *c)
         const sbit_tensor *one = &sbit_session_output(single[0].session, at)->tensor;
         const sbit_tensor *three = &sbit_session_output(single[1].session, at)->tensor;
         for (int k = 0; k < 3; k += 2) {
-            const float *have = (const float *)sbit_session_output(single[k].session, at)->tensor.data;
-            double norm = 0, off = 0;
-            for (int64_t i = 0; i < sbit_tensor_count(want); i++) {
-                const double x = ((const double *)want->data)[i], d = x - (double)have[i];
-                norm += x * x;
-                off += d * d;
-            }
-            CHECK_MSG(sqrt(off) <= 2e-5 * sqrt(norm) + 1e-7, "%s (%d): float32 is off by %g of %g",
-                      c->op_type, k, sqrt(off), sqrt(norm));
+            grad_near(c->op_type, k, want, &sbit_session_output(single[k].session, at)->tensor);
         }
         CHECK_MSG(memcmp(one->data, three->data, sbit_tensor_bytes(one)) == 0,
                   "%s: gradient %d depends on the number of threads", c->op_type, (int)at - 1);
@@ -445,6 +451,134 @@ TEST(convolutions)
     for (size_t i = 0; i < COUNT(conv_forms); i++) {
         conv_check("Conv", &conv_forms[i], grad_check);
     }
+}
+
+/* Sessions of x -> Conv 1x1 -> the form -> Conv 1x1 -> loss: the form stands between others with
+ * channels last, however few there are. */
+static void conv_chain(grad_run *r, const conv_form *f, sbit_dtype dtype, int32_t threads, bool plain)
+{
+    sbit_rng rng = sbit_rng_seed(11);
+    char dims[4][32];
+    int x[4], w[4];
+    sbit_value_id at = {0}, grads[4], results[5];
+    memset(r, 0, sizeof *r);
+    r->dtype = dtype;
+    r->count = 4;
+    build_begin_threads(&r->b, 17, threads);
+    CHECK_EQ_I64(sscanf(f->x, "%d,%d,%d,%d", &x[0], &x[1], &x[2], &x[3]), 4);
+    CHECK_EQ_I64(sscanf(f->w, "%d,%d,%d,%d", &w[0], &w[1], &w[2], &w[3]), 4);
+    snprintf(dims[0], sizeof dims[0], "%s", f->x);
+    snprintf(dims[1], sizeof dims[1], "%d,%d,1,1", x[1], x[1]);
+    snprintf(dims[2], sizeof dims[2], "%s", f->w);
+    snprintf(dims[3], sizeof dims[3], "5,%d,1,1", w[0]);
+    for (int i = 0; i < 4; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "x%d", i);
+        r->data[i] = grad_tensor(dtype, dims[i], &rng, -1, 1);
+        r->inputs[i] = build_input(&r->b, name, dtype, dims[i]);
+        const sbit_value_id pair[2] = {at, r->inputs[i]};
+        const sbit_attr attrs[4] = {build_int("group", f->group), build_ints("strides", f->strides, 2),
+                                    build_ints("dilations", f->dilations, 2),
+                                    f->auto_pad != NULL ? grad_text("auto_pad", f->auto_pad)
+                                                        : build_ints("pads", f->pads, 4)};
+        at = i == 0 ? r->inputs[0]
+                    : build_node(&r->b, "Conv", i == 2 ? "form" : "beside", pair, 2, attrs,
+                                 i == 2 ? 4 : 0);
+    }
+    r->loss = grad_loss(&r->b, dtype, &at, 1, &rng);
+    if (r->b.failed ||
+        !build_do(&r->b, sbit_graph_add_gradients(r->b.graph, r->loss, r->inputs, 4, grads, &r->b.error),
+                  f->w)) {
+        return;
+    }
+    results[0] = r->loss;
+    memcpy(results + 1, grads, sizeof grads);
+    sbit_session_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.outputs = results;
+    desc.output_count = 5;
+    desc.disable_fusion = plain;
+    build_do(&r->b, sbit_session_create(r->b.graph, &desc, &r->session, &r->b.error), "session");
+}
+
+/* How many gradients of convolutions a session computes, and how many with channels last. */
+static void conv_chain_layouts(const grad_run *r, int *all, int *last)
+{
+    sbit_node_profile nodes[64];
+    const size_t count = sbit_session_profile(r->session, nodes, COUNT(nodes));
+    *all = *last = 0;
+    CHECK(count <= COUNT(nodes));
+    for (size_t i = 0; i < count && i < COUNT(nodes); i++) {
+        const sbit_node *node = nodes[i].lowered;
+        if (node != NULL && (strcmp(node->op_type, "ConvDataGrad") == 0 ||
+                             strcmp(node->op_type, "ConvWeightGrad") == 0)) {
+            *all += 1;
+            *last += sbit_node_int(node, "channels_last", 0) == 1 ? 1 : 0;
+        }
+    }
+}
+
+TEST(few_channels_have_gradients_with_channels_last)
+{
+    for (size_t i = 0; i < COUNT(conv_forms); i++) {
+        grad_run runs[4]; /* float64; float32 as the graph says, with one and with three threads */
+        int all = 0, last = 0, spatial = -1;
+        for (const char *p = conv_forms[i].x; *p != '\0'; p++) {
+            spatial += *p == ',' ? 1 : 0;
+        }
+        if (spatial != 2) {
+            continue;
+        }
+        bool ok = true;
+        for (int k = 0; k < 4; k++) {
+            conv_chain(&runs[k], &conv_forms[i], k == 0 ? SBIT_F64 : SBIT_F32, k == 3 ? 3 : 1, k < 2);
+            ok = ok && !runs[k].b.failed && grad_feed(&runs[k]);
+        }
+        if (ok) {
+            conv_chain_layouts(&runs[1], &all, &last);
+            CHECK_EQ_I64(all, 6);
+            CHECK_EQ_I64(last, 0);
+            conv_chain_layouts(&runs[2], &all, &last);
+            CHECK_EQ_I64(all, 6);
+            CHECK_MSG(last == 6, "%s: %d of 6 gradients have channels last", conv_forms[i].w, last);
+        }
+        for (size_t at = 1; ok && at < 5; at++) {
+            const sbit_tensor *want = &sbit_session_output(runs[0].session, at)->tensor;
+            const sbit_tensor *two = &sbit_session_output(runs[2].session, at)->tensor;
+            const sbit_tensor *three = &sbit_session_output(runs[3].session, at)->tensor;
+            for (int k = 1; k < 3; k++) {
+                grad_near(conv_forms[i].w, k, want, &sbit_session_output(runs[k].session, at)->tensor);
+            }
+            CHECK_MSG(memcmp(two->data, three->data, sbit_tensor_bytes(two)) == 0,
+                      "%s: gradient %d depends on the number of threads", conv_forms[i].w, (int)at - 1);
+        }
+        for (int k = 0; k < 4; k++) {
+            grad_end(&runs[k]);
+        }
+    }
+}
+
+/* Weights that are fed and shared, without a gradient: their convolutions stay as they are. */
+TEST(fed_weights_without_gradients_keep_channels_first)
+{
+    build b;
+    sbit_session *session = NULL;
+    sbit_session_desc desc;
+    sbit_node_profile nodes[2];
+    build_begin(&b, 17);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "1,9,5,5");
+    const sbit_value_id w = build_input(&b, "w", SBIT_F32, "9,9,1,1");
+    const sbit_value_id y = build_binary(&b, "Conv", "second", build_binary(&b, "Conv", "first", x, w), w);
+    memset(&desc, 0, sizeof desc);
+    desc.outputs = &y;
+    desc.output_count = 1;
+    if (!b.failed && build_do(&b, sbit_session_create(b.graph, &desc, &session, &b.error), "session")) {
+        CHECK_EQ_I64(sbit_session_profile(session, nodes, 2), 2);
+        CHECK_STR(nodes[0].lowered->op_type, "Conv");
+        CHECK_STR(nodes[1].lowered->op_type, "Conv");
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
 }
 
 TEST(large_convolutions)

@@ -15,6 +15,7 @@
 #define SBIT__LAYOUT_WINOGRAD 16             /* channels, at least */
 #define SBIT__LAYOUT_LARGE (768 * 1024)       /* bytes that had better not lie in memory */
 #define SBIT__LAYOUT_QLARGE (64 * 1024)      /* bytes of integers, which would be copied, too */
+#define SBIT__LAYOUT_USES 64                  /* of weights, among which a gradient is looked for */
 #define SBIT__LAYOUT_FEW 8                   /* channels, at most, that a Conv puts last itself */
 #define SBIT__LAYOUT_CACHE (8 * 1024 * 1024)  /* bytes of weights that may come from memory */
 
@@ -589,11 +590,28 @@ static bool sbit__layout_fixed(const sbit__lowering *lower, sbit_value_id id, in
     return true;
 }
 
-/* Weights that are fed and read more than once: a gradient looks at their shape. */
+/* Weights that are fed and have a gradient, which reads them or their shape. */
 static bool sbit__layout_trained(const sbit__lowering *lower, sbit_value_id weights)
 {
     const sbit_value_info *info = sbit_graph_value(lower->graph, weights);
-    return info->is_input && info->use_count > 1 && sbit__lower_type(lower, weights)->rank <= 4;
+    sbit_use uses[SBIT__LAYOUT_USES];
+    if (!info->is_input || sbit__lower_type(lower, weights)->rank > 4) {
+        return false;
+    }
+    const size_t count = sbit_graph_uses(lower->graph, weights, uses, SBIT__LAYOUT_USES);
+    for (size_t i = 0; i < count && i < SBIT__LAYOUT_USES; i++) {
+        const sbit_node *node = uses[i].body == NULL && uses[i].node.idx != 0
+                                    ? sbit_graph_node(lower->graph, uses[i].node)
+                                    : NULL;
+        if (node != NULL && sbit__lower_is(lower, node, "Shape")) {
+            node = sbit__lower_user(lower, node->outputs[0]);
+        }
+        if (node != NULL &&
+            (sbit__layout_is(node, "ConvDataGrad") || sbit__layout_is(node, "ConvWeightGrad"))) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool sbit__layout_is_f32(const sbit__lowering *lower, sbit_value_id id)
@@ -1005,6 +1023,7 @@ static const sbit__lower_entry sbit__lower_last_table[] = {
 #undef SBIT__LAYOUT_WINOGRAD
 #undef SBIT__LAYOUT_LARGE
 #undef SBIT__LAYOUT_QLARGE
+#undef SBIT__LAYOUT_USES
 #undef SBIT__LAYOUT_FEW
 #undef SBIT__LAYOUT_CACHE
 
