@@ -32,7 +32,7 @@ typedef struct sbit__lstm_grad {
     void *ends; /* cells in front of each part, and behind the last */
     void *sum;  /* what a part adds to dW or dR */
     void *gemm;
-    float *packed; /* R of the direction, for dg R; NULL: not float32 */
+    float *packed; /* R of the direction, for dg R; NULL: not float32, or not `whole` */
 } sbit__lstm_grad;
 
 enum {
@@ -166,7 +166,7 @@ static size_t sbit__lstm_place(const sbit_op_call *call, sbit__lstm_grad *l, cha
         *places[i] = scratch != NULL ? scratch + used : NULL;
         used += sbit__align64((size_t)counts[i] * each);
     }
-    if (l->dtype == SBIT_F32) {
+    if (l->dtype == SBIT_F32 && l->whole) { /* the same bits without */
         l->packed = scratch != NULL ? (float *)(void *)(scratch + used) : NULL;
         used += sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, h, 4 * h));
     }
