@@ -545,6 +545,34 @@ TEST(lists_of_other_tools_are_read)
     }
 }
 
+/* Keys of NNI that say how, not how much. */
+TEST(nni_rounding_and_least_ratios)
+{
+    static const struct {
+        const char *text;
+        double ratio;
+        int64_t align;
+    } cases[] = {
+        {"- {op_types: [Linear], sparsity: 0.5, preserve_round: 8}\n", 0.5, 8},
+        {"- {op_types: [Linear], sparse_ratio: 0.1, min_sparse_ratio: 0.25}\n", 0.25, 1},
+        {"- {op_types: [Linear], sparse_ratio: 0.5, min_sparse_ratio: 0.25, dependency_group_id: a, internal_metric_block: 2}\n", 0.5, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        build b;
+        sbit_sconfig *config = NULL;
+        sbit_sparse_settings got;
+        build_begin(&b, 17);
+        sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,4");
+        build_node(&b, "Gemm", "head", &x, 1, NULL, 0);
+        if (!b.failed && CHECK_OK(sconfig_read(b.ctx, cases[i].text, &config, &b.error), b.error)) {
+            CHECK_OK(sbit_sconfig_layer(config, b.graph, sbit_graph_first(b.graph), &got, &b.error), b.error);
+            CHECK_MSG(got.ratio == cases[i].ratio && got.align == cases[i].align, "case %d: %g, %d", (int)i, got.ratio, (int)got.align);
+        }
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
 /* Names that are to be left out are the model's; an & in a name is no joint. */
 TEST(exclusions_that_leave_out_nothing_are_told)
 {

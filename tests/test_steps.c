@@ -1803,6 +1803,7 @@ TEST(by_time_knows_operators_beside_blocks)
     const sbit_tensor all = build_tensor(SBIT_F32, "8,8,4", x);
     char path[400], text[900], reasons[2][2000];
     int warned = 0;
+    memset(reasons, 0, sizeof reasons);
     test_tmp_path("by_time_beside.json", path, sizeof path);
     remove(path);
     for (int i = 0; i < 8 * 8 * 4; i++) {

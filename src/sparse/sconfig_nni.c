@@ -38,6 +38,7 @@ static const sbit_key sbit__nni_keys[] = {
     {"zeros_per_block", SBIT_KEY_INT, "0", 0, 1e6, NULL, "of each block"},
     {"semi_structured_block_size", SBIT_KEY_INT, "0", 0, 1e6, NULL, "half of every block goes"},
     {"nearliness", SBIT_KEY_INT, "0", 0, 1e9, NULL, "width of the band that stays"},
+    {"preserve_round", SBIT_KEY_INT, "1", 1, 1e6, NULL, "channels kept are a multiple of it"},
     {"norm", SBIT_KEY_CHOICE, "2", 0, 0, "1|2|L1|L2", "of blocks"},
     {"mask", SBIT_KEY_YAML, "", 0, 0, NULL, "torch: what is pruned from the start: rows or elements"},
     {"prune_bias", SBIT_KEY_BOOL, "true", 0, 0, NULL, "biases of what goes are 0"},
@@ -65,6 +66,7 @@ static const struct {
     {"min_sparse_ratio", "MIN_RATIO"},
     {"sparse_threshold", "THRESHOLD"},
     {"nearliness", "DIAGONAL"},
+    {"preserve_round", "ALIGN"},
 };
 
 /* The operators that a module becomes; none: any layer. */
