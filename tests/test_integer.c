@@ -89,7 +89,7 @@ static void check_tile(const sbit__q8_kernels *kernels, const char *isa, int64_t
                        int64_t width, int64_t columns, int kind)
 {
     const int64_t taps = 1 + below(3), depth = 1 + below(70), quads = (depth + 3) / 4;
-    const int64_t stride = columns + below(5), x_bytes = 4096;
+    const int64_t stride = columns + below(5), x_bytes = 8192;
     const int64_t weight_bytes = taps * quads * width * 4;
     uint8_t *x = (uint8_t *)random_bytes((size_t)x_bytes);
     int8_t *weights = (int8_t *)random_bytes((size_t)weight_bytes);
