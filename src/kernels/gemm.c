@@ -222,11 +222,6 @@ static bool sbit__gemm_by_dots(const sbit__gemm *g)
            !g->trans_a && g->trans_b;
 }
 
-static bool sbit__gemm_by_row(const sbit__gemm *g)
-{
-    return g->m == 1 && g->packed_a == NULL && g->packed_b != NULL && g->alpha == 1.0f &&
-           (!g->trans_a || g->lda == 1);
-}
 
 /* Splits c among the threads, first along its longer side. */
 static void sbit__gemm_split(sbit__gemm_job *job, int64_t threads)
@@ -278,6 +273,15 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
     job.worker_bytes = job.a_bytes + job.b_bytes * (size_t)job.depths;
     sbit__gemm_split(&job, g->serial ? 1 : sbit_ctx_threads(ctx));
     return job;
+}
+
+/* The reference's tiles round a later block's sum together with what there is, which rows cannot. */
+static bool sbit__gemm_by_row(const sbit__gemm_job *job)
+{
+    const sbit__gemm *g = job->gemm;
+    return g->m == 1 && g->packed_a == NULL && g->packed_b != NULL && g->alpha == 1.0f &&
+           (!g->trans_a || g->lda == 1) &&
+           (job->kernels->isa != SBIT_ISA_SCALAR || g->k <= job->depth);
 }
 
 /* >>run */
@@ -562,7 +566,7 @@ SBIT__FN void sbit__gemm_run(sbit_ctx *ctx, const sbit__gemm *gemm, void *scratc
     }
     if (sbit__gemm_by_dots(gemm)) {
         sbit__gemm_spread(ctx, &job, gemm->n, gemm->m * gemm->k, sbit__gemm_dots);
-    } else if (sbit__gemm_by_row(gemm)) {
+    } else if (sbit__gemm_by_row(&job)) {
         const int64_t width = SBIT__GEMM_ROW_PANELS * job.kernels->tile_n;
         sbit__gemm_spread(ctx, &job, sbit__div_up(gemm->n, width), width * gemm->k,
                           sbit__gemm_row_range);

@@ -1,7 +1,7 @@
 /* parallel.c: loops over ranges on the context's threads. >>kernels_parallel
  *
  * Called by: the drivers, ops. Calls: core (sbit_ctx_parallel).
- * Every thread gets about four pieces, so that a late one does not hold up the rest much.
+ * Every thread gets about eight pieces, so that a late one does not hold up the rest much.
  */
 #include "kernels_private.h"
 
