@@ -621,14 +621,15 @@ static bool sbit__layout_is_f32(const sbit__lowering *lower, sbit_value_id id)
            type->rank <= 5;
 }
 
-/* 3 x 3 without stride, dilation and groups: 4 or 2 outputs at once along an axis, or 0. Measured:
- * a transform needs some tiles to share its weights, more of them where these come from memory. */
+/* Measured: a transform needs some tiles to share its weights, more of them where these come from
+ * memory. */
 typedef struct sbit__layout_method {
     int64_t outputs, tiles, tiles_from_memory; /* at least */
 } sbit__layout_method;
 
 static const sbit__layout_method sbit__layout_methods[] = {{4, 12, 28}, {2, 4, 28}};
 
+/* 3 x 3 without stride, dilation and groups: 4 or 2 outputs at once along an axis, or 0. */
 static int64_t sbit__layout_winograd(const sbit__lowering *lower, const sbit_node *node)
 {
     static const char *const ones[] = {"strides", "dilations"};
