@@ -62,7 +62,7 @@ void cli_note(const char *format, ...) CLI_PRINTF(1, 2);
 const char *cli_bytes_text(double bytes, char *text, size_t size);
 const char *cli_count_text(double count, char *text, size_t size); /* "41.2 M" */
 
-/* ---- base/progress.c: one bar at a time */
+/* ---- base/progress.c: one bar at a time is seen */
 
 void cli_progress(const char *what, int64_t done, int64_t total); /* done == total ends it */
 void cli_progress_clear(void);                                    /* before other output */
