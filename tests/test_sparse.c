@@ -1253,11 +1253,33 @@ static void times_that_were_corrected(build *b, sbit_sparse *sparse, const char 
         }
         sbit_latency_destroy(times);
     }
-    static const char *const wrong[] = {"[0.5]", "{}", "[0.5, \"a\"]", "[0.5, -1]"};
+    /* falling: both are their mean, 0.8, which nothing has to go for */
+    sbit_latency *falls = NULL;
+    snprintf(text, sizeof text,
+             "{\"shares\": [1, 0.7, 0.5, 0.9], \"microseconds\": {\"%s\": [4, 10, 40, 100], \"%s\": [1, 0], \"%s\": [1, 0]}}",
+             names[0], names[1], names[2]);
+    if (CHECK_OK(times_of_text(b, path, text, &falls), b->error)) {
+        budget.times = falls;
+        budget.latency = 0.85;
+        CHECK_OK(sbit_sparse_fit(sparse, &budget, NULL, &b->error), b->error);
+        CHECK_EQ_I64(kept_of(sparse, 0), 10);
+    }
+    sbit_latency_destroy(falls);
+    static const char *const wrong[] = {"[0.5]", "{}", "[0.5, \"a\"]", "[0.5, -1]", "[1, 0]", "[0, 1]",
+                                        "[1, 1e999]", "[inf, 1]", "[1, 1e300]", "[1, nan]"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         sbit_latency *times = NULL;
         snprintf(text, sizeof text, "{\"shares\": %s, \"microseconds\": {\"a\": [1, 1]}}", wrong[i]);
         CHECK_STATUS(times_of_text(b, path, text, &times), SBIT_ERR_CONFIG, b->error);
+        CHECK_MSG(strstr(b->error.message, "shares") != NULL, "%s", b->error.message);
+        sbit_latency_destroy(times);
+    }
+    static const char *const huge[] = {"[1, inf]", "[1e999, 1]", "[1, 1e300]"};
+    for (size_t i = 0; i < sizeof huge / sizeof huge[0]; i++) {
+        sbit_latency *times = NULL;
+        snprintf(text, sizeof text, "{\"microseconds\": {\"a\": %s}}", huge[i]);
+        CHECK_STATUS(times_of_text(b, path, text, &times), SBIT_ERR_CONFIG, b->error);
+        sbit_latency_destroy(times);
     }
 }
 

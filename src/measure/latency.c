@@ -16,6 +16,7 @@ enum {
     SBIT__LATENCY_MANY = 1000 /* ... never more: some clocks stand still */
 };
 #define SBIT__LATENCY_SAME 0.012 /* shares that are nearer are one */
+#define SBIT__LATENCY_MOST 1e18  /* that a file may say: sums stay finite */
 #define SBIT__LATENCY_LONG 25000000u /* ... not longer than that, ... */
 #define SBIT__LATENCY_SHORT 2000000u /* ... nor shorter: some clocks count microseconds */
 
@@ -358,7 +359,8 @@ static sbit_status sbit__latency_bad(const sbit_yaml *at, sbit_error *error)
     char where[32];
     sbit__yaml_position(at->line, at->column, where, sizeof where);
     return sbit__fail(error, SBIT_ERR_CONFIG, where,
-                      "%s: a table of times is {\"microseconds\": {NODE: [work, time, ...]}}", where);
+                      "%s: a table of times is {\"microseconds\": {NODE: [work, time, ...]}}, besides \"lanes\": 1 to "
+                      "1024, \"shares\": [by nodes, measured, ...] above 0", where);
 }
 
 /* A table may be of another machine - the one that the model is for - but that is said. */
@@ -384,12 +386,13 @@ static void sbit__latency_origin(sbit_ctx *ctx, const sbit_yaml *at)
 static sbit_status sbit__latency_read_node(sbit_latency *latency, const sbit_yaml *at, const char *name,
                                            sbit_error *error)
 {
+    const double least = name != NULL ? 0.0 : 1e-9; /* a share of 0 would meet any budget */
     for (size_t m = 0; m + 1 < at->count || m == 0; m += 2) {
         double work = 0.0, us = 0.0;
         if (at->kind != SBIT_YAML_LIST || at->count < 2 || at->count % 2 != 0 ||
             at->items[m].kind != SBIT_YAML_SCALAR || at->items[m + 1].kind != SBIT_YAML_SCALAR ||
             !sbit__parse_f64(at->items[m].text, &work) || !sbit__parse_f64(at->items[m + 1].text, &us) ||
-            !(work >= 0.0) || !(us >= 0.0)) {
+            !(work >= least && work <= SBIT__LATENCY_MOST) || !(us >= least && us <= SBIT__LATENCY_MOST)) {
             return sbit__latency_bad(at, error);
         }
         SBIT__TRY(name != NULL ? sbit__latency_put(latency, name, work, us, error)
@@ -417,8 +420,10 @@ static sbit_status sbit__latency_read(sbit_latency *latency, const sbit_yaml *ro
     for (size_t i = 0; table != NULL && i < table->count; i++) {
         SBIT__TRY(sbit__latency_read_node(latency, &table->items[i], table->items[i].key, error));
     }
+    sbit__latency_rise(&latency->shares);
     return latency->count > 0 ? SBIT_OK : sbit__latency_bad(root, error);
 }
+#undef SBIT__LATENCY_MOST
 
 SPARSEBIT_API sbit_status sbit_latency_load(sbit_ctx *ctx, const char *path, sbit_latency **out,
                                             sbit_error *error)
