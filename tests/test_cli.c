@@ -51,6 +51,28 @@ __attribute__((format(printf, 2, 3))) static int cli_run_in(const char *prefix, 
 
 #define RUN(...) cli_run_in("", __VA_ARGS__)
 
+/* Writes `to`, as long as `from`, over each `from`; how many there were. */
+static int rename_in_file(const char *path, const char *from, const char *to)
+{
+    size_t size = 0;
+    const size_t length = strlen(from);
+    unsigned char *bytes = test_read_file(path, &size);
+    int count = 0;
+    for (size_t i = 0; bytes != NULL && i + length <= size; i++) {
+        if (memcmp(bytes + i, from, length) == 0) {
+            memcpy(bytes + i, to, length);
+            count++;
+        }
+    }
+    FILE *file = bytes != NULL ? fopen(path, "wb") : NULL;
+    if (CHECK(file != NULL)) {
+        CHECK(fwrite(bytes, 1, size, file) == size);
+        fclose(file);
+    }
+    free(bytes);
+    return count;
+}
+
 /* Checks the exit code and that stderr contains `text`; stdout must stay empty. */
 #define CHECK_FAILS(code, text, ...)                                                               \
     do {                                                                                           \
@@ -243,18 +265,25 @@ static sbit_value_id maker_floats(maker *m, const char *name, int32_t rank, cons
     return id;
 }
 
-static void maker_node(maker *m, const char *op, const sbit_value_id *inputs, size_t count,
-                       sbit_value_id output)
+static void maker_named_node(maker *m, const char *name, const char *op, const sbit_value_id *inputs, size_t count,
+                             sbit_value_id output)
 {
     sbit_node_desc desc;
     sbit_node_id node;
     memset(&desc, 0, sizeof desc);
+    desc.name = name;
     desc.op_type = op;
     desc.inputs = inputs;
     desc.input_count = count;
     desc.outputs = &output;
     desc.output_count = 1;
     CHECK_OK(sbit_graph_add_node(m->graph, &desc, &node, &m->error), m->error);
+}
+
+static void maker_node(maker *m, const char *op, const sbit_value_id *inputs, size_t count,
+                       sbit_value_id output)
+{
+    maker_named_node(m, NULL, op, inputs, count, output);
 }
 
 static void maker_save(maker *m, sbit_value_id output, const char *path)
@@ -297,7 +326,7 @@ static void make_colours(const char *path, int64_t batch, int64_t channels, int6
 
 /* Conv 3x3 (3 -> 4), Relu, GlobalAveragePool, Flatten, Gemm (4 -> 5); 64 x 64 weights are added
  * when `large`, so that the file does not fit into a few KB. */
-static void make_net(const char *path, bool large)
+static void make_named_net(const char *path, const char *layer, bool large)
 {
     maker m;
     float w[4 * 3 * 9], b[4], f[4 * 64];
@@ -314,18 +343,23 @@ static void make_net(const char *path, bool large)
     }
     maker_begin(&m);
     const sbit_value_id x = maker_input(&m, "x", 4, in_dims);
-    const sbit_value_id conv[3] = {x, maker_floats(&m, "conv.weight", 4, w_dims, w),
-                                   maker_floats(&m, "conv.bias", 1, b_dims, b)};
+    const sbit_value_id conv[3] = {x, maker_floats(&m, layer != NULL ? "w" : "conv.weight", 4, w_dims, w),
+                                   maker_floats(&m, layer != NULL ? "b" : "conv.bias", 1, b_dims, b)};
     const sbit_value_id c = maker_value(&m, "c", 4, inner), r = maker_value(&m, "r", 4, inner);
     const sbit_value_id p = maker_value(&m, "p", 4, pooled), l = maker_value(&m, "l", 2, flat);
     const sbit_value_id y = maker_value(&m, "logits", 2, y_dims);
-    maker_node(&m, "Conv", conv, 3, c);
+    maker_named_node(&m, layer, "Conv", conv, 3, c);
     maker_node(&m, "Relu", &c, 1, r);
     maker_node(&m, "GlobalAveragePool", &r, 1, p);
     maker_node(&m, "Flatten", &p, 1, l);
     const sbit_value_id gemm[2] = {l, maker_floats(&m, "fc.weight", 2, f_dims, f)};
     maker_node(&m, "Gemm", gemm, 2, y);
     maker_save(&m, y, path);
+}
+
+static void make_net(const char *path, bool large)
+{
+    make_named_net(path, NULL, large);
 }
 
 /* y = Conv 1x1 (3 -> 2) of x[N,3,H,8] */
@@ -1449,6 +1483,16 @@ TEST(cli_prune)
     free(again[0]);
     free(again[1]);
     CHECK_FAILS(1, "no .npz archive", "prune %s --masks %sp.onnx -o %sq.onnx --force", NET, TMP, TMP);
+    CHECK_EQ_I64(RUN("prune %s --ratio 0.5 --prune-outputs all --save-masks %sm.npz -o %sp.onnx --force", NET, TMP, TMP), 0);
+    CHECK(rename_in_file(TMP "m.npz", "conv.bias", "fc.weight") == 2); /* in front of it, and in the directory */
+    CHECK_FAILS(1, "'fc.weight' is given twice", "prune %s --masks %sm.npz -o %sq.onnx --force", NET, TMP, TMP);
+    CHECK_FAILS(1, "'fc.weight' is given twice", "prune %s --ratio 0.5 --start-masks %sm.npz -o %sq.onnx --force", NET, TMP, TMP);
+    char longer[141]; /* names as long as they are written are read */
+    memset(longer, 'n', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    make_named_net(TMP "named.onnx", longer, false);
+    CHECK_EQ_I64(RUN("prune %snamed.onnx --ratio 0.5 --save-masks %sm.npz -o %sp.onnx --force", TMP, TMP, TMP), 0);
+    CHECK_EQ_I64(RUN("prune %snamed.onnx --masks %sm.npz -o %sq.onnx --force", TMP, TMP, TMP), 0);
     remove(TMP "times.json");
     for (int turn = 0; turn < 2; turn++) { /* measured, then read */
         CHECK_EQ_I64(RUN("prune %s --latency 100x --latency-table %stimes.json -o %sp.onnx --force --json", NET,

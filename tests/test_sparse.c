@@ -1959,6 +1959,33 @@ TEST(masks_go_to_a_file_and_come_back)
                      strstr(wrong[i], "[5") != NULL ? SBIT_ERR_SHAPE : SBIT_ERR_CONFIG, b.error);
         CHECK_MSG(kept_of_all(sparse[1]) == before, "a part of %s was set", wrong[i]);
     }
+    /* arrays: likewise all of them or none */
+    static const uint8_t nothing[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    static const struct {
+        const char *name;
+        int64_t count;
+        sbit_status status;
+    } second_masks[] = {{"w1", 4, SBIT_ERR_CONFIG}, {"first.weight", 4, SBIT_ERR_CONFIG}, {"second.weight", 7, SBIT_ERR_SHAPE},
+                        {"nowhere", 4, SBIT_ERR_NOT_FOUND}, {NULL, 4, SBIT_ERR_INVALID_ARGUMENT}};
+    for (size_t i = 0; i < sizeof second_masks / sizeof second_masks[0]; i++) {
+        sbit_mask given[2];
+        memset(given, 0, sizeof given);
+        given[0].name = "first.weight";
+        given[0].count = 4;
+        given[1].name = second_masks[i].name;
+        given[1].count = second_masks[i].count;
+        given[0].keep = given[1].keep = nothing;
+        for (int start = 0; start < 2; start++) {
+            CHECK_STATUS(sbit_sparse_set_masks(sparse[1], given, 2, start == 1, &b.error), second_masks[i].status, b.error);
+        }
+        CHECK_MSG(kept_of_all(sparse[1]) == before, "a part of two masks was set");
+        CHECK_STATUS(sbit_sparse_set_masks(sparse[1], NULL, 0, false, &b.error), SBIT_OK, b.error);
+    }
+    const sbit_mask both[2] = {{{0}, "w1", NULL, NULL, 4, 0, nothing}, {{0}, "second.weight", NULL, NULL, 8, 0, nothing}};
+    CHECK_OK(sbit_sparse_set_masks(sparse[1], both, 2, false, &b.error), b.error);
+    CHECK(kept_of_all(sparse[1]) < before);
+    CHECK_OK(sbit_sparse_load_masks(sparse[1], paths[0], false, &b.error), b.error);
+    CHECK_EQ_I64(kept_of_all(sparse[1]), before);
     FILE *file = fopen(paths[1], "wb"); /* of any size */
     if (CHECK(file != NULL)) {
         fprintf(file, "%*s{\"first\": {\"weight\": {\"runs\": [0, 4], \"shape\": [4, 1, 1, 1]}}}\n", 1100000, "");

@@ -245,11 +245,11 @@ static sbit_status sbit__masks_entry(sbit__mask_text *t, const char *key)
     return sbit__masks_fail(t, "{\"shape\": [...], \"runs\": [...]} is expected");
 }
 
-static sbit_status sbit__masks_part(sbit__mask_text *t, const char *key)
+/* Place for the mask of t->name. */
+static sbit_status sbit__masks_add(sbit__mask_text *t)
 {
     sbit__mask_found *found = (sbit__mask_found *)sbit__arena_array(&t->arena, 1, sizeof *found);
-    t->name = sbit__streq(key, "constant") ? t->layer : sbit__arena_printf(&t->arena, "%s.%s", t->layer, key);
-    if (found == NULL || t->name == NULL) {
+    if (found == NULL) {
         return sbit__fail_oom(t->error, sizeof *found);
     }
     memset(found, 0, sizeof *found);
@@ -269,6 +269,16 @@ static sbit_status sbit__masks_part(sbit__mask_text *t, const char *key)
     }
     found->next = t->found;
     t->found = found;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__masks_part(sbit__mask_text *t, const char *key)
+{
+    t->name = sbit__streq(key, "constant") ? t->layer : sbit__arena_printf(&t->arena, "%s.%s", t->layer, key);
+    if (t->name == NULL) {
+        return sbit__fail_oom(t->error, strlen(t->layer) + strlen(key) + 2);
+    }
+    SBIT__TRY(sbit__masks_add(t));
     t->shape = t->runs = false;
     SBIT__TRY(sbit__masks_object(t, "{\"shape\": [...], \"runs\": [...]} is expected", sbit__masks_entry));
     return t->shape && t->runs ? SBIT_OK : sbit__masks_fail(t, "{\"shape\": [...], \"runs\": [...]} is expected");
@@ -304,23 +314,66 @@ static sbit_status sbit__masks_read(sbit__mask_text *t)
     return t->at == t->end ? SBIT_OK : sbit__masks_fail(t, "something comes behind the object");
 }
 
+static void sbit__masks_init(sbit__mask_text *t, sbit_sparse *sparse, sbit_error *error)
+{
+    memset(t, 0, sizeof *t);
+    t->sparse = sparse;
+    t->error = error;
+    sbit__arena_init(&t->arena, sbit_ctx_allocator(sparse->ctx));
+}
+
+/* Sets what was found, unless something failed. */
+static sbit_status sbit__masks_end(sbit__mask_text *t, bool start, sbit_status status)
+{
+    sbit_sparse *sparse = t->sparse;
+    status = status == SBIT_OK ? sbit__masks_set(t, start ? sparse->start : sparse->keep) : status;
+    sparse->masks_fit = sparse->masks_fit && (start || status != SBIT_OK);
+    sbit__arena_deinit(&t->arena);
+    return status;
+}
+
 SPARSEBIT_API sbit_status sbit_sparse_load_masks(sbit_sparse *sparse, const char *path, bool start,
                                                  sbit_error *error)
 {
     sbit__mask_text text;
     sbit__file file;
     SBIT__TRY(sbit__file_open(sbit_ctx_allocator(sparse->ctx), path, &file, error));
-    memset(&text, 0, sizeof text);
-    text.sparse = sparse;
+    sbit__masks_init(&text, sparse, error);
     text.at = (const char *)file.data;
     text.end = text.at + file.size;
     text.line = 1;
-    text.error = error;
-    sbit__arena_init(&text.arena, sbit_ctx_allocator(sparse->ctx));
-    sbit_status status = sbit__masks_read(&text);
-    status = status == SBIT_OK ? sbit__masks_set(&text, start ? sparse->start : sparse->keep) : status;
-    sparse->masks_fit = sparse->masks_fit && (start || status != SBIT_OK);
-    sbit__arena_deinit(&text.arena);
+    const sbit_status status = sbit__masks_end(&text, start, sbit__masks_read(&text));
     sbit__file_close(&file);
     return status;
+}
+
+static sbit_status sbit__masks_copy(sbit__mask_text *t, const sbit_mask *mask, const sbit__mask_found *to)
+{
+    if (mask->count != to->count) {
+        return sbit__fail(t->error, SBIT_ERR_SHAPE, mask->name, "a mask of %lld for '%s', which has %lld",
+                          (long long)mask->count, mask->name, (long long)to->count);
+    }
+    for (int64_t i = 0; i < mask->count; i++) {
+        to->keep[i] = mask->keep[i] != 0 ? 1 : 0;
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_set_masks(sbit_sparse *sparse, const sbit_mask *masks, size_t count,
+                                                bool start, sbit_error *error)
+{
+    sbit__mask_text text;
+    sbit_status status = SBIT_OK;
+    sbit__masks_init(&text, sparse, error);
+    for (size_t i = 0; i < count && status == SBIT_OK; i++) {
+        text.name = masks[i].name;
+        status = masks[i].name != NULL && masks[i].keep != NULL
+                     ? sbit__masks_add(&text)
+                     : sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "name or keep is NULL");
+    }
+    const sbit__mask_found *found = text.found; /* the last first */
+    for (size_t i = count; i-- > 0 && status == SBIT_OK; found = found->next) {
+        status = sbit__masks_copy(&text, &masks[i], found);
+    }
+    return sbit__masks_end(&text, start, status);
 }

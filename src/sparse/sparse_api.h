@@ -162,6 +162,10 @@ SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *
 SPARSEBIT_API sbit_status sbit_sparse_start_mask(sbit_sparse *sparse, const char *name,
                                                  const uint8_t *keep, int64_t count,
                                                  sbit_error *error);
+/* sbit_sparse_set_mask of all of these - name, keep and count are read - or sbit_sparse_start_mask; of none
+ * after an error: CONFIG if two are of one constant, NOT_FOUND, SHAPE. */
+SPARSEBIT_API sbit_status sbit_sparse_set_masks(sbit_sparse *sparse, const sbit_mask *masks, size_t count,
+                                                bool start, sbit_error *error);
 /* sbit_sparse_set_mask of all that a JSON file of sbit_sparse_export has, or sbit_sparse_start_mask; of
  * none after an error: IO, CONFIG with the line, NOT_FOUND, SHAPE. */
 SPARSEBIT_API sbit_status sbit_sparse_load_masks(sbit_sparse *sparse, const char *path, bool start,

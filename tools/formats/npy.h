@@ -5,6 +5,10 @@
 
 #include "base/cli.h"
 
+enum {
+    CLI_NPZ_NAME = 160 /* bytes of an array's name in a .npz, and the 0 */
+};
+
 /* An array in a file, or (from a compressed .npz) in memory. */
 typedef struct cli_array {
     FILE *file; /* owned */
@@ -12,7 +16,7 @@ typedef struct cli_array {
     uint64_t start, bytes; /* of the elements in the file; in memory */
     sbit_tensor shape;     /* data NULL */
     const char *path;      /* for messages, borrowed */
-    char name[128];        /* in the .npz */
+    char name[CLI_NPZ_NAME]; /* in the .npz */
 } cli_array;
 
 int cli_npy_open(const char *path, cli_array *out);

@@ -260,7 +260,7 @@ static bool cli_inflate(const unsigned char *data, size_t size, unsigned char *o
 typedef struct cli_zip_entry {
     uint32_t method;
     uint64_t packed, size, local;
-    char name[128];
+    char name[CLI_NPZ_NAME + 4]; /* with .npy while it is read */
 } cli_zip_entry;
 
 static uint32_t cli_zip_u16(const unsigned char *at)
@@ -342,7 +342,10 @@ static int cli_npz_array(const char *path, uint64_t bytes, const cli_zip_entry *
     unsigned char local[30];
     memset(out, 0, sizeof *out);
     out->path = path;
-    snprintf(out->name, sizeof out->name, "%s", entry->name);
+    if (strlen(entry->name) >= sizeof out->name) {
+        return cli_fail("'%s': the name '%.60s...' is too long", path, entry->name);
+    }
+    memcpy(out->name, entry->name, strlen(entry->name) + 1);
     out->file = fopen(path, "rb");
     if (out->file == NULL) {
         return cli_fail("'%s' cannot be read: %s", path, strerror(errno));
