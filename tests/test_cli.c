@@ -1510,6 +1510,8 @@ TEST(cli_prune)
     CHECK_FAILS(2, "how much is to go?", "prune %s -o %sp.onnx", NET, TMP);
     CHECK_FAILS(1, "--ratio 2", "prune %s --ratio 2 -o %sp.onnx", NET, TMP);
     CHECK_FAILS(2, "a share such as 0.5x", "prune %s --macs half -o %sp.onnx", NET, TMP);
+    CHECK_FAILS(2, "a share such as 0.5x", "prune %s --macs infx -o %sp.onnx", NET, TMP);
+    CHECK_FAILS(2, "or a size such as 1MB", "prune %s --bytes 1e999 -o %sp.onnx", NET, TMP);
     CHECK_FAILS(2, "exclude each other", "prune %s --macs 0.5x --ratio 0.5 -o %sp.onnx", NET, TMP);
     CHECK_FAILS(1, "cannot be met", "prune %s --macs 0.001x -o %sp.onnx", NET, TMP);
     CHECK_FAILS(1, "is not one of", "prune %s --ratio 0.5 --set SPARSER.STRATEGY=l9 -o %sp.onnx",

@@ -2,6 +2,7 @@
  */
 #include "model/model.h"
 
+#include <float.h>  /* DBL_MAX */
 #include <stdlib.h> /* malloc */
 
 /* ---- context */
@@ -467,7 +468,8 @@ int cli_model_share(const cli_model *model, const cli_args *args, const char *fl
     char *end = NULL;
     const double number = strtod(text, &end);
     double unit = 1.0;
-    if (strcmp(end, "x") == 0 && cost == NULL && number > 0.0) {
+    const bool is_number = number > 0.0 && number <= DBL_MAX; /* "inf" is one to strtod */
+    if (strcmp(end, "x") == 0 && cost == NULL && is_number) {
         *share = number;
         return CLI_OK;
     }
@@ -481,7 +483,7 @@ int cli_model_share(const cli_model *model, const cli_args *args, const char *fl
         end += unit > 1.0 ? 1 : 0;
         end += *end == 'B' || *end == 'b' ? 1 : 0;
     }
-    if (cost == NULL || *end != '\0' || !(number > 0.0)) {
+    if (cost == NULL || *end != '\0' || !is_number) {
         return cli_fail_usage(args->command, "%s '%s': a share such as 0.5x%s is wanted", flag, text,
                               cost != NULL ? ", or a size such as 1MB," : "");
     }
