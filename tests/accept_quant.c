@@ -215,6 +215,10 @@ static const accept_case accept_cases[] = {
     {"quant.damaged-hadamard", accept_damaged, ACCEPT_W8("hadamard"), true, 0, 0.5, 98.0, 1},
     {"quant.w4a4-compensate", "resnet20", ACCEPT_W4A4("STEPS: [compensate]\n"), true, 0, ACCEPT_ANY, 0, 1},
     {"quant.w4a4-gptq", "resnet20", ACCEPT_W4A4("STEPS: [gptq, compensate]\nSTEP: {GPTQ: {SCALES: 10}}\n"),
+     true, 0, ACCEPT_ANY, 0, 1},
+    {"quant.w4a4-blocks", "resnet20",
+     ACCEPT_W4A4("STEPS: [gptq, reconstruct, compensate]\nSTEP: {GPTQ: {SCALES: 10}, RECONSTRUCT: {ITERATIONS: 300}, "
+                 "COMPENSATE: {OPERATOR: int8}}\n"),
      true, 0, 0.8, 96.0, 1},
     {"quant.w4a4-adaround", "resnet20", ACCEPT_W4A4("STEPS: [adaround, bias_correction]\n"), true, 0, ACCEPT_ANY, 0, 1},
     {"quant.w4a4-reconstruct", "resnet20", ACCEPT_W4A4("STEPS: [reconstruct]\n"), true, 0, 0.8, 96.0, 1},
