@@ -665,7 +665,12 @@ static void compare_weight(masks *m, golden *g, const sbit_yaml *e, const char *
               golden_array(g, golden_text(golden_get(e, "outputs"), output), &v)) &&
         weight_open(m, &w, config)) {
         if (before != NULL) {
-            CHECK_OK(sbit_sparse_start_mask(m->sparse, "w.weight", before->u8, before->count, &m->error), m->error);
+            sbit_mask mask;
+            memset(&mask, 0, sizeof mask);
+            mask.name = "w.weight";
+            mask.keep = before->u8;
+            mask.count = before->count;
+            CHECK_OK(sbit_sparse_set_masks(m->sparse, &mask, 1, true, &m->error), m->error);
             CHECK_OK(sbit_sparse_calc_params(m->sparse, NULL, &m->error), m->error);
         }
         const bool has = mask_named(m, "w.weight", &keep, &count);

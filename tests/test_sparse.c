@@ -64,6 +64,18 @@ static void two_convs(build *b, const int64_t *pads)
     two_convs_behind(b, build_input(b, "x", SBIT_F32, "N,1,5,5"), pads);
 }
 
+/* sbit_sparse_set_masks of one to begin with. */
+static sbit_status start_mask(sbit_sparse *sparse, const char *name, const uint8_t *keep, int64_t count,
+                              sbit_error *error)
+{
+    sbit_mask mask;
+    memset(&mask, 0, sizeof mask);
+    mask.name = name;
+    mask.keep = keep;
+    mask.count = count;
+    return sbit_sparse_set_masks(sparse, &mask, 1, true, error);
+}
+
 /* Norms 4 1 3 1, of which the third is pruned before: it goes besides the one that the ratio wants. */
 TEST(masks_to_begin_with_stay)
 {
@@ -78,9 +90,9 @@ TEST(masks_to_begin_with_stay)
         sbit_sconfig *config =
             configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, SPECIFIC: [{second: [RATIO, 0]}]}\n");
         if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
-            CHECK_OK(sbit_sparse_start_mask(sparse, "w1", third, 4, &b.error), b.error);
-            CHECK_STATUS(sbit_sparse_start_mask(sparse, "w9", third, 4, &b.error), SBIT_ERR_NOT_FOUND, b.error);
-            CHECK_STATUS(sbit_sparse_start_mask(sparse, "w1", third, 3, &b.error), SBIT_ERR_SHAPE, b.error);
+            CHECK_OK(start_mask(sparse, "w1", third, 4, &b.error), b.error);
+            CHECK_STATUS(start_mask(sparse, "w9", third, 4, &b.error), SBIT_ERR_NOT_FOUND, b.error);
+            CHECK_STATUS(start_mask(sparse, "w1", third, 3, &b.error), SBIT_ERR_SHAPE, b.error);
             CHECK_OK(by_layer ? sbit_sparse_calc_params(sparse, NULL, &b.error)
                               : sbit_sparse_select(sparse, NULL, &b.error),
                      b.error); /* norms 4 1 0 1: the third and the second */
@@ -152,7 +164,7 @@ TEST(masks_to_begin_with_stay_where_weights_change)
         int gone = 0, revived = 0;
         snprintf(text, sizeof text, "SPARSER: {TYPE: unstructured, STRATEGY: %s, %s}\n", cases[i][0], cases[i][1]);
         sbit_sparse *sparse = one_product(&b, data, text, &feed, &config);
-        if (sparse != NULL && CHECK_OK(sbit_sparse_start_mask(sparse, "w", start, 48, &b.error), b.error) &&
+        if (sparse != NULL && CHECK_OK(start_mask(sparse, "w", start, 48, &b.error), b.error) &&
             CHECK_OK(sbit_sparse_select(sparse, &feed, &b.error), b.error) &&
             CHECK_OK(sbit_sparse_mask(sparse, 0, &mask), b.error) &&
             CHECK_OK(sbit_sparse_masked(sparse, &masked, &b.error), b.error)) {

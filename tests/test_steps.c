@@ -1690,6 +1690,39 @@ static void beside_log(sbit_log_level level, const char *message, void *user)
                             count > 2);
 }
 
+/* A context and beside_chain with its quantization, calibrated by `batch` rows of `all` at a time (0: the default). */
+typedef struct beside_run {
+    build b;
+    sbit_qconfig *config;
+    sbit_quant *quant;
+    sbit_feed feed;
+} beside_run;
+
+static void beside_begin(beside_run *s, const sbit_ctx_desc *ctx, const char *text, const sbit_tensor *all, int64_t batch)
+{
+    sbit_feed_desc desc;
+    build *b = &s->b;
+    memset(s, 0, sizeof *s);
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = all;
+    desc.input_count = 1;
+    desc.batch = batch;
+    build_do(b, sbit_ctx_create(ctx, &b->ctx, &b->error), "context");
+    build_do(b, sbit_graph_create(b->ctx, 13, &b->graph, &b->error), "graph");
+    beside_chain(b, false);
+    build_do(b, sbit_qconfig_read(b->ctx, text, strlen(text), &s->config, &b->error), "config");
+    build_do(b, sbit_quant_create(b->graph, s->config, &s->quant, &b->error), "quant");
+    build_do(b, sbit_feed_of_tensors(b->ctx, &desc, &s->feed, &b->error), "feed");
+}
+
+static void beside_end(beside_run *s)
+{
+    sbit_quant_destroy(s->quant);
+    sbit_qconfig_destroy(s->config);
+    sbit_feed_close(&s->feed);
+    build_end(&s->b);
+}
+
 TEST(compensate_counts_operators_anew)
 {
     static const char *const text = "PLACEMENT: residual\nSTEPS: [smooth_quant, compensate]\n"
@@ -1701,40 +1734,23 @@ TEST(compensate_counts_operators_anew)
     bool more = true;
     for (int64_t n = 1; n < 12 && more; n++) {
         beside_heap h;
-        build b;
+        beside_run s;
         sbit_ctx_desc ctx;
-        sbit_qconfig *config = NULL;
-        sbit_quant *quant = NULL;
-        sbit_feed feed;
-        sbit_feed_desc desc;
         memset(&h, 0, sizeof h);
-        memset(&b, 0, sizeof b);
         memset(&ctx, 0, sizeof ctx);
-        memset(&feed, 0, sizeof feed);
-        memset(&desc, 0, sizeof desc);
         h.n = n;
         ctx.threads = 1;
         ctx.allocator = test_heap_allocator(&h.heap);
         ctx.logger.log_fn = beside_log;
         ctx.logger.user = &h;
-        desc.inputs = &all;
-        desc.input_count = 1;
-        build_do(&b, sbit_ctx_create(&ctx, &b.ctx, &b.error), "context");
-        build_do(&b, sbit_graph_create(b.ctx, 13, &b.graph, &b.error), "graph");
-        beside_chain(&b, false);
-        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-        build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
-        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-        more = !b.failed && sbit_quant_calibrate(quant, &feed, &b.error) == SBIT_ERR_OUT_OF_MEMORY;
+        beside_begin(&s, &ctx, text, &all, 0);
+        more = !s.b.failed && sbit_quant_calibrate(s.quant, &s.feed, &s.b.error) == SBIT_ERR_OUT_OF_MEMORY;
         if (more) {
-            sbit_quant_calibrate(quant, &feed, &b.error);
+            sbit_quant_calibrate(s.quant, &s.feed, &s.b.error);
         }
         CHECK_MSG(!h.wrong, "allocation %d", (int)n);
         more = more && !h.wrong;
-        sbit_quant_destroy(quant);
-        sbit_qconfig_destroy(config);
-        sbit_feed_close(&feed);
-        build_end(&b);
+        beside_end(&s);
     }
 }
 
@@ -1815,34 +1831,19 @@ TEST(by_time_knows_operators_beside_blocks)
              "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
              "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n", path);
     for (int k = 0; k < 3; k++) { /* measures, reads, reads a few */
-        build b;
+        beside_run s;
         sbit_ctx_desc ctx;
-        sbit_qconfig *config = NULL;
-        sbit_quant *quant = NULL;
-        sbit_feed feed;
-        sbit_feed_desc desc;
-        memset(&b, 0, sizeof b);
         memset(&ctx, 0, sizeof ctx);
-        memset(&feed, 0, sizeof feed);
-        memset(&desc, 0, sizeof desc);
         ctx.threads = 1;
         ctx.logger.log_fn = by_time_log;
         ctx.logger.user = &warned;
-        desc.inputs = &all;
-        desc.input_count = 1;
-        desc.batch = 4;
-        build_do(&b, sbit_ctx_create(&ctx, &b.ctx, &b.error), "context");
-        build_do(&b, sbit_graph_create(b.ctx, 13, &b.graph, &b.error), "graph");
-        beside_chain(&b, false);
-        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-        build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
-        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-        if (!b.failed && build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate") &&
-            build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc")) {
+        beside_begin(&s, &ctx, text, &all, 4);
+        if (!s.b.failed && build_do(&s.b, sbit_quant_calibrate(s.quant, &s.feed, &s.b.error), "calibrate") &&
+            build_do(&s.b, sbit_quant_calc_qparams(s.quant, false, false, false, &s.b.error), "calc")) {
             size_t used = 0, size = 0;
-            for (size_t i = 0; i < sbit_quant_site_count(quant) && k < 2; i++) {
+            for (size_t i = 0; i < sbit_quant_site_count(s.quant) && k < 2; i++) {
                 sbit_site site;
-                CHECK_OK(sbit_quant_site(quant, i, &site), b.error);
+                CHECK_OK(sbit_quant_site(s.quant, i, &site), s.b.error);
                 used += (size_t)snprintf(reasons[k] + used, sizeof reasons[k] - used, "%.1s;", site.reason);
             }
             char *json = (char *)test_read_file(path, &size);
@@ -1856,10 +1857,7 @@ TEST(by_time_knows_operators_beside_blocks)
             }
             free(json);
         }
-        sbit_quant_destroy(quant);
-        sbit_qconfig_destroy(config);
-        sbit_feed_close(&feed);
-        build_end(&b);
+        beside_end(&s);
     }
     remove(path);
     CHECK_STR(reasons[0], reasons[1]);

@@ -21,16 +21,12 @@ static bool sbit__strip_all(const sbit_node *node, const char *name, int64_t val
     return true;
 }
 
-/* The weight, if the node is a ConvLast of known channels, which are alone in their group or all in
- * one, over a plane; NULL: it is not. */
-static const sbit_type *sbit__strip_conv(const sbit__lowering *lower, const sbit_node *node,
-                                         bool depthwise)
+/* The type of a convolution's weights, if it goes over a plane with known channels, which are alone in their
+ * group or all in one that a 1x1 reads; NULL: it does not. */
+static const sbit_type *sbit__strip_weights(const sbit__lowering *lower, const sbit_node *node,
+                                            sbit_value_id weights, bool depthwise)
 {
-    if (node == NULL || !sbit__streq(node->domain, "sbit") ||
-        !sbit__streq(node->op_type, "ConvLast") || sbit_node_attr(node, "nonzeros") != NULL) {
-        return NULL;
-    }
-    const sbit_type *w = sbit__lower_type(lower, node->inputs[1]);
+    const sbit_type *w = sbit__lower_type(lower, weights);
     const int64_t group = sbit_node_int(node, "group", 1);
     if (w->rank != 4 || !sbit__type_static(w) ||
         (depthwise ? group < 2 || w->dims[0].value != group || w->dims[1].value != 1
@@ -39,6 +35,30 @@ static const sbit_type *sbit__strip_conv(const sbit__lowering *lower, const sbit
         return NULL;
     }
     return w;
+}
+
+/* The same of a ConvLast. */
+static const sbit_type *sbit__strip_conv(const sbit__lowering *lower, const sbit_node *node,
+                                         bool depthwise)
+{
+    return node != NULL && sbit__streq(node->domain, "sbit") && sbit__streq(node->op_type, "ConvLast") &&
+                   sbit_node_attr(node, "nonzeros") == NULL
+               ? sbit__strip_weights(lower, node, node->inputs[1], depthwise)
+               : NULL;
+}
+
+/* The description of the strip around a depthwise convolution, with its attributes, which are returned. */
+static sbit_attr *sbit__strip_begin(const sbit__lowering *lower, const sbit_node *node, const char *op_type,
+                                    sbit__lower_desc *desc)
+{
+    sbit_attr *attrs = (sbit_attr *)lower->work;
+    memset(desc, 0, sizeof *desc);
+    memcpy(attrs, node->attrs, node->attr_count * sizeof attrs[0]);
+    desc->op_type = op_type;
+    desc->attrs = attrs;
+    desc->attr_count = node->attr_count;
+    desc->output_count = 1;
+    return attrs;
 }
 
 static void sbit__strip_attrs(const sbit_node *node, const char *const names[3],
@@ -69,14 +89,11 @@ static sbit_status sbit__strip(sbit__lowering *lower, const sbit_node *node, sbi
         return SBIT_OK;
     }
     const sbit_node *const convs[3] = {expands ? before : NULL, node, projects ? behind : NULL};
-    sbit_attr *attrs = (sbit_attr *)lower->work;
     sbit_value_id inputs[8];
     sbit_node_id nodes[3];
     sbit__lower_desc desc;
-    memset(&desc, 0, sizeof desc);
+    sbit_attr *attrs = sbit__strip_begin(lower, node, "StripLast", &desc);
     memset(inputs, 0, sizeof inputs);
-    desc.attr_count = node->attr_count;
-    memcpy(attrs, node->attrs, node->attr_count * sizeof attrs[0]);
     inputs[0] = expands ? before->inputs[0] : node->inputs[0];
     for (size_t i = 0; i < 3; i++) {
         if (convs[i] == NULL) {
@@ -92,11 +109,8 @@ static sbit_status sbit__strip(sbit__lowering *lower, const sbit_node *node, sbi
         }
     }
     inputs[7] = projects ? sbit__lower_in(behind, 3) : inputs[7];
-    desc.op_type = "StripLast";
     desc.inputs = inputs;
-    desc.input_count = 8;
-    desc.output_count = 1;
-    desc.attrs = attrs;
+    desc.input_count = SBIT__COUNT_OF(inputs);
     desc.nodes = nodes;
     return sbit__lower_replace(lower, &desc, NULL, error);
 }
@@ -115,7 +129,7 @@ static bool sbit__strip_symmetric(const sbit__lowering *lower, const sbit_node *
     return none && sbit__lower_type(lower, node->inputs[3])->dtype == SBIT_I8;
 }
 
-/* As sbit__strip_conv, of a QConv with channels last that gives bytes. */
+/* The same of a QConv with channels last that gives bytes. */
 static const sbit_type *sbit__strip_qconv(const sbit__lowering *lower, const sbit_node *node,
                                           bool depthwise)
 {
@@ -124,16 +138,8 @@ static const sbit_type *sbit__strip_qconv(const sbit__lowering *lower, const sbi
         sbit__lower_in(node, 6).idx == 0 || !sbit__strip_symmetric(lower, node)) {
         return NULL;
     }
-    const sbit_type *w = sbit__lower_type(lower, node->inputs[3]);
-    const int64_t group = sbit_node_int(node, "group", 1);
-    if (w->rank != 4 || !sbit__type_static(w) ||
-        (depthwise ? group < 2 || w->dims[0].value != group || w->dims[1].value != 1
-                   : group != 1 || w->dims[1].value % 4 != 0 || w->dims[2].value != 1 ||
-                         w->dims[3].value != 1 || !sbit__strip_all(node, "strides", 1) ||
-                         !sbit__strip_all(node, "pads", 0))) {
-        return NULL;
-    }
-    return w;
+    const sbit_type *w = sbit__strip_weights(lower, node, node->inputs[3], depthwise);
+    return w != NULL && (depthwise || w->dims[1].value % 4 == 0) ? w : NULL;
 }
 
 static sbit_status sbit__strip_integers(sbit__lowering *lower, const sbit_node *node,
@@ -158,14 +164,11 @@ static sbit_status sbit__strip_integers(sbit__lowering *lower, const sbit_node *
     const bool projects = sbit__strip_qconv(lower, behind, false) != NULL &&
                           behind->inputs[0].idx == node->outputs[0].idx;
     const sbit_node *const convs[3] = {before, node, projects ? behind : NULL};
-    sbit_attr *attrs = (sbit_attr *)lower->work;
     sbit_value_id inputs[3 * SBIT__STRIP_QCONV + 5];
     sbit_node_id nodes[3];
     sbit__lower_desc desc;
-    memset(&desc, 0, sizeof desc);
+    sbit_attr *attrs = sbit__strip_begin(lower, node, "QStrip", &desc);
     memset(inputs, 0, sizeof inputs);
-    desc.attr_count = node->attr_count;
-    memcpy(attrs, node->attrs, node->attr_count * sizeof attrs[0]);
     for (size_t i = 0; i < 3 && convs[i] != NULL; i++) {
         for (size_t k = i > 0; k < convs[i]->input_count; k++) {
             inputs[i * SBIT__STRIP_QCONV + k] = convs[i]->inputs[k];
@@ -179,11 +182,8 @@ static sbit_status sbit__strip_integers(sbit__lowering *lower, const sbit_node *
         nodes[desc.node_count++] = convs[i]->id;
         desc.outputs = convs[i]->outputs;
     }
-    desc.op_type = "QStrip";
     desc.inputs = inputs;
     desc.input_count = SBIT__COUNT_OF(inputs);
-    desc.output_count = 1;
-    desc.attrs = attrs;
     desc.nodes = nodes;
     return sbit__lower_replace(lower, &desc, NULL, error);
 }

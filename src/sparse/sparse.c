@@ -398,46 +398,16 @@ SPARSEBIT_API sbit_status sbit_sparse_mask(const sbit_sparse *sparse, size_t ind
     return SBIT_ERR_NOT_FOUND;
 }
 
-static sbit_status sbit__sparse_put_mask(sbit_sparse *sparse, uint8_t **masks, const char *name,
-                                         const uint8_t *keep, int64_t count, sbit_error *error)
-{
-    if (name == NULL || keep == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "name or keep is NULL");
-    }
-    const sbit_value_id id = sbit__mask_find(sparse, name);
-    if (id.idx == 0 || !sbit_graph_value(sparse->graph, id)->is_constant) {
-        return sbit__fail(error, SBIT_ERR_NOT_FOUND, name, "no constant is called '%s'", name);
-    }
-    const int64_t elements = sbit_tensor_count(&sbit_graph_value(sparse->graph, id)->constant);
-    if (count != elements) {
-        return sbit__fail(error, SBIT_ERR_SHAPE, name, "a mask of %lld for '%s', which has %lld",
-                          (long long)count, name, (long long)elements);
-    }
-    if (masks[id.idx] == NULL) {
-        masks[id.idx] = (uint8_t *)sbit__arena_alloc(&sparse->arena, (size_t)count + 1);
-    }
-    if (masks[id.idx] == NULL) {
-        return sbit__fail_oom(error, (size_t)count);
-    }
-    for (int64_t i = 0; i < count; i++) {
-        masks[id.idx][i] = keep[i] != 0 ? 1 : 0;
-    }
-    return SBIT_OK;
-}
-
 SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *name,
                                                const uint8_t *keep, int64_t count,
                                                sbit_error *error)
 {
-    sparse->masks_fit = false;
-    return sbit__sparse_put_mask(sparse, sparse->keep, name, keep, count, error);
-}
-
-SPARSEBIT_API sbit_status sbit_sparse_start_mask(sbit_sparse *sparse, const char *name,
-                                                 const uint8_t *keep, int64_t count,
-                                                 sbit_error *error)
-{
-    return sbit__sparse_put_mask(sparse, sparse->start, name, keep, count, error);
+    sbit_mask mask;
+    memset(&mask, 0, sizeof mask);
+    mask.name = name;
+    mask.keep = keep;
+    mask.count = count;
+    return sbit_sparse_set_masks(sparse, &mask, 1, false, error);
 }
 
 SPARSEBIT_API sbit_status sbit_sparse_squash(sbit_sparse *sparse, sbit_error *error)

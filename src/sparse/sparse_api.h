@@ -157,17 +157,12 @@ SPARSEBIT_API sbit_status sbit_sparse_mask(const sbit_sparse *sparse, size_t ind
 SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *name,
                                                const uint8_t *keep, int64_t count,
                                                sbit_error *error);
-/* A mask to begin with: what it prunes counts as zero when layers are scored, and stays pruned in
- * every mask that is made from then on, besides what the ratios ask for. As sbit_sparse_set_mask. */
-SPARSEBIT_API sbit_status sbit_sparse_start_mask(sbit_sparse *sparse, const char *name,
-                                                 const uint8_t *keep, int64_t count,
-                                                 sbit_error *error);
-/* sbit_sparse_set_mask of all of these - name, keep and count are read - or sbit_sparse_start_mask; of none
- * after an error: CONFIG if two are of one constant, NOT_FOUND, SHAPE. */
+/* sbit_sparse_set_mask of all of these: name, keep and count are read. `start`: masks to begin with. What they
+ * prune counts as zero when layers are scored, and stays pruned in every mask that is made from then on, besides
+ * what the ratios ask for. Sets none after an error: CONFIG if two are of one constant, NOT_FOUND, SHAPE. */
 SPARSEBIT_API sbit_status sbit_sparse_set_masks(sbit_sparse *sparse, const sbit_mask *masks, size_t count,
                                                 bool start, sbit_error *error);
-/* sbit_sparse_set_mask of all that a JSON file of sbit_sparse_export has, or sbit_sparse_start_mask; of
- * none after an error: IO, CONFIG with the line, NOT_FOUND, SHAPE. */
+/* Likewise all that a JSON file of sbit_sparse_export has: IO, CONFIG with the line, NOT_FOUND, SHAPE. */
 SPARSEBIT_API sbit_status sbit_sparse_load_masks(sbit_sparse *sparse, const char *path, bool start,
                                                  sbit_error *error);
 /* What is masked is 0 in sbit_sparse_graph from now on, changes of sparsers and repairs are its weights
