@@ -23,7 +23,7 @@ static bool sbit__strip_all(const sbit_node *node, const char *name, int64_t val
 
 /* The type of a convolution's weights, if it goes over a plane with known channels, which are alone in their
  * group or all in one that a 1x1 reads; NULL: it does not. */
-static const sbit_type *sbit__strip_weights(const sbit__lowering *lower, const sbit_node *node,
+static const sbit_type *sbit__strip_type(const sbit__lowering *lower, const sbit_node *node,
                                             sbit_value_id weights, bool depthwise)
 {
     const sbit_type *w = sbit__lower_type(lower, weights);
@@ -43,7 +43,7 @@ static const sbit_type *sbit__strip_conv(const sbit__lowering *lower, const sbit
 {
     return node != NULL && sbit__streq(node->domain, "sbit") && sbit__streq(node->op_type, "ConvLast") &&
                    sbit_node_attr(node, "nonzeros") == NULL
-               ? sbit__strip_weights(lower, node, node->inputs[1], depthwise)
+               ? sbit__strip_type(lower, node, node->inputs[1], depthwise)
                : NULL;
 }
 
@@ -138,7 +138,7 @@ static const sbit_type *sbit__strip_qconv(const sbit__lowering *lower, const sbi
         sbit__lower_in(node, 6).idx == 0 || !sbit__strip_symmetric(lower, node)) {
         return NULL;
     }
-    const sbit_type *w = sbit__strip_weights(lower, node, node->inputs[3], depthwise);
+    const sbit_type *w = sbit__strip_type(lower, node, node->inputs[3], depthwise);
     return w != NULL && (depthwise || w->dims[1].value % 4 == 0) ? w : NULL;
 }
 

@@ -222,7 +222,6 @@ static bool sbit__gemm_by_dots(const sbit__gemm *g)
            !g->trans_a && g->trans_b;
 }
 
-
 /* Splits c among the threads, first along its longer side. */
 static void sbit__gemm_split(sbit__gemm_job *job, int64_t threads)
 {

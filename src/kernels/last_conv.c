@@ -349,7 +349,7 @@ static void sbit__last_pieces(const sbit__last_job *job, const sbit__last_tile *
                 piece.store.bias = panel->store.bias;
                 piece.next = piece.weights + piece.taps * piece.depth * panel->width;
                 piece.ahead = sbit__smaller(piece.taps * piece.depth,
-                                            panel->taps * panel->depth - (t * panel->depth + end)) *
+                                            (panel->taps - t - piece.taps + 1) * panel->depth - end) *
                               panel->width;
             } else {
                 piece.store = panel->store;
