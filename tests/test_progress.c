@@ -63,7 +63,7 @@ TEST(progress_of_work_that_is_resumed)
 /* Work that ended early is forgotten for what is called later. */
 TEST(progress_of_many_works)
 {
-    char name[16];
+    char name[32];
     progress_terminal = false;
     CHECK_STR(progress_at(200.0, "train", 0, 400), "");
     for (int i = 0; i < 40; i++) {
