@@ -1353,6 +1353,17 @@ TEST(attention_forms)
     }
 }
 
+/* Queries in several pieces, heads that share keys. */
+TEST(attention_of_many_queries)
+{
+    for (int64_t causal = 0; causal < 2; causal++) {
+        grad_case c = grad_of("Attention", "1,4,150,6", "1,2,150,6", "1,2,150,5");
+        c.opset = 23;
+        grad_attr(&c, build_int("is_causal", causal));
+        grad_check_large(&c);
+    }
+}
+
 /* ---- operators whose other inputs are integers */
 
 /* y = op(x, list [, u]) with a list of any shape in the middle. */

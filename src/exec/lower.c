@@ -440,6 +440,28 @@ SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint
     return status;
 }
 
+SBIT__FN sbit_status sbit__lower_heads_of(sbit_graph *graph, sbit_error *error)
+{
+    sbit__lowering lower;
+    sbit__lowered result;
+    sbit__arena arena;
+    size_t count = 0;
+    const sbit__lower_entry *entries = sbit__lower_entries_heads(&count);
+    memset(&lower, 0, sizeof lower);
+    memset(&result, 0, sizeof result);
+    lower.ctx = sbit_graph_ctx(graph);
+    lower.graph = graph;
+    result.source = graph;
+    lower.result = &result;
+    lower.arena = &arena;
+    SBIT__TRY(sbit__facts_init(&lower.facts, graph, error));
+    sbit__arena_init(&arena, &lower.ctx->allocator);
+    const sbit_status status = sbit__lower_round(&lower, entries, count, error);
+    sbit__arena_deinit(&arena);
+    sbit__facts_deinit(&lower.facts);
+    return status;
+}
+
 /* >>operators defined by others */
 
 static bool sbit__lower_expands(const sbit_graph *graph, sbit_node_id id)

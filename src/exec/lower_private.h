@@ -143,6 +143,9 @@ SBIT__FN sbit_status sbit__lower_reason(sbit__lowering *lower, sbit_node_id node
 SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint32_t kept_limit,
                                        const sbit_session_desc *desc, sbit__lowered *result,
                                        sbit__arena *arena, sbit_error *error);
+/* The phase `heads` alone, on a graph of the caller's, for whoever differentiates it; the graph uses
+ * domain "sbit" then. */
+SBIT__FN sbit_status sbit__lower_heads_of(sbit_graph *graph, sbit_error *error);
 /* Replaces operators that are defined by others (row->expand), which may be such, too: first the
  * types that expand() looks at are inferred, if there is such an operator anywhere. */
 SBIT__FN sbit_status sbit__lower_expand_types(sbit_graph *root, sbit_error *error);

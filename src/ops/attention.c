@@ -7,7 +7,7 @@
  * [N, heads, length, size] or [N, length, heads * size]; the keys of `past_key` come first.
  * sbit Attention with attribute packed reads three times the same [N, length, 3 * heads * size]: queries,
  * then keys, then values.
- * AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) gives the gradients of the first six.
+ * AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) gives the gradients of the first six; packed, of the one.
  * Work is cut into pieces of one head and some queries, so many that a product of any piece adds its
  * terms in the same order.
  */
@@ -478,6 +478,23 @@ static void sbit__attention_piece64(const sbit__attention_task *t, int64_t n, in
     }
 }
 
+/* Scores of some queries to weights. */
+static void sbit__attention_weights32(const sbit__attention_task *t, int64_t n, int64_t head,
+                                      int64_t row, int64_t rows, double *bias, float *s)
+{
+    const sbit__attention *a = t->a;
+    for (int64_t i = 0; i < rows; i++) {
+        float *line = s + i * a->total;
+        if (t->open) {
+            t->call->kernels->f32_softmax(a->total, line, line);
+            continue;
+        }
+        const bool sees = sbit__attention_bias(t, n, head, row + i, bias);
+        sbit__attention_row32(t, bias, sees,
+                              ((n * a->q_heads + head) * a->q_length + row + i) * a->total, line);
+    }
+}
+
 static void sbit__attention_piece32(const sbit__attention_task *t, int64_t n, int64_t head,
                                     int64_t row, int64_t rows, char *scratch)
 {
@@ -493,16 +510,7 @@ static void sbit__attention_piece32(const sbit__attention_task *t, int64_t n, in
     scores.b = (const float *)t->k + n * a->k_step[0] + kv * a->k_step[1];
     scores.c = s;
     sbit__gemm_run(t->call->ctx, &scores, scratch);
-    for (int64_t i = 0; i < rows; i++) {
-        float *line = s + i * a->total;
-        if (t->open) {
-            t->call->kernels->f32_softmax(a->total, line, line);
-            continue;
-        }
-        const bool sees = sbit__attention_bias(t, n, head, row + i, bias);
-        sbit__attention_row32(t, bias, sees,
-                              ((n * a->q_heads + head) * a->q_length + row + i) * a->total, line);
-    }
+    sbit__attention_weights32(t, n, head, row, rows, bias, s);
     values.a = s;
     values.b = (const float *)t->v + n * a->v_step[0] + kv * a->v_step[1];
     values.c = (float *)t->y + n * a->y_step[0] + head * a->y_step[1] + row * a->y_step[2];
@@ -593,6 +601,14 @@ static sbit_status sbit__attention_valid(const sbit_op_call *call, sbit__attenti
     return SBIT_OK;
 }
 
+/* Every query sees every key, and nobody looks at scores. */
+static bool sbit__attention_open(const sbit__attention_task *t)
+{
+    const sbit__attention *a = t->a;
+    return t->mask == NULL && t->valid == NULL && t->shown == NULL && !a->causal && a->left < 0 &&
+           a->right < 0 && a->softcap == 0.0f;
+}
+
 static sbit_status sbit__attention_run_on(const sbit_op_call *call, bool wide, sbit_error *error)
 {
     sbit__attention a;
@@ -626,8 +642,7 @@ static sbit_status sbit__attention_run_on(const sbit_op_call *call, bool wide, s
     }
     t.y = call->out[0]->data;
     t.shown = sbit__out(call, 3) != NULL ? call->out[3]->data : NULL;
-    t.open = t.mask == NULL && t.valid == NULL && t.shown == NULL && !a.causal && a.left < 0 &&
-             a.right < 0 && a.softcap == 0.0f;
+    t.open = sbit__attention_open(&t);
     t.scratch = scratch;
     t.worker_bytes = sbit__attention_worker_bytes(call, &a);
     if (sbit_tensor_count(call->out[0]) > 0 && a.total == 0) {
@@ -668,10 +683,12 @@ static int64_t sbit__attention_macs(const sbit_op_call *call)
     return macs;
 }
 
-/* >>attention gradient: with p the weights of a query, all of a row in double:
+/* >>attention gradient: with p the weights of a query:
  *     dv_j += p_j dy   dp_j = dy v_j   ds = p (dp - sum(p dp)), which is the mask's gradient
  *     dr = ds (softcap's slope)   dq = scale sum(dr_j k_j)   dk_j += scale dr_j q
- * One thread does all query heads of a key head, whose dk and dv it owns. */
+ * One thread does all query heads of a key head, whose dk and dv it owns. In float32, without past
+ * keys, softcap and a mask that learns, these are five products of matrices for some queries at a
+ * time; else a row in double after the other. */
 
 static sbit_status sbit__attention_grad_infer(const sbit_op_call *call, sbit_error *error)
 {
@@ -687,9 +704,77 @@ static sbit_status sbit__attention_grad_infer(const sbit_op_call *call, sbit_err
     return SBIT_OK;
 }
 
-static size_t sbit__attention_grad_bytes(const sbit__attention *a)
+/* By products of matrices. */
+static bool sbit__attention_grad_fast(const sbit_op_call *call, const sbit__attention *a)
 {
-    return sbit__align64((size_t)(a->total * (a->size + a->v_size + 4)) * sizeof(double));
+    return call->in_type[0]->dtype == SBIT_F32 && a->past == 0 && a->softcap == 0.0f &&
+           a->q_length > 0 && a->total > 0 && !sbit__op_wants(call, 3);
+}
+
+enum { SBIT__ATTENTION_GRAD_ROWS = 128 }; /* queries at a time */
+
+typedef enum sbit__attention_product {
+    SBIT__ATTENTION_SCORES, /* scale q k' */
+    SBIT__ATTENTION_DP,     /* dy v' */
+    SBIT__ATTENTION_DV,     /* p' dy */
+    SBIT__ATTENTION_DQ,     /* dr k */
+    SBIT__ATTENTION_DK,     /* dr' q */
+    SBIT__ATTENTION_PRODUCTS
+} sbit__attention_product;
+
+/* Sizes of a product for so many queries; s and dp lie densely, dk and dv as the keys and values. */
+static void sbit__attention_grad_gemm(const sbit__attention *a, sbit__attention_product which,
+                                      int64_t rows, sbit__gemm *gemm)
+{
+    const bool values = which == SBIT__ATTENTION_DP || which == SBIT__ATTENTION_DV;
+    const bool square = which == SBIT__ATTENTION_SCORES || which == SBIT__ATTENTION_DP;
+    const int64_t size = values ? a->v_size : a->size;
+    const int64_t wide = values ? a->y_step[2] : a->q_step[2]; /* rows of dy or q and dq */
+    const int64_t keys = values ? a->v_step[2] : a->k_step[2];
+    memset(gemm, 0, sizeof *gemm);
+    gemm->m = square || which == SBIT__ATTENTION_DQ ? rows : a->total;
+    gemm->n = square ? a->total : size;
+    gemm->k = square ? size : which == SBIT__ATTENTION_DQ ? a->total : rows;
+    gemm->lda = square ? wide : a->total;
+    gemm->ldb = square || which == SBIT__ATTENTION_DQ ? keys : wide;
+    gemm->ldc = square ? a->total : which == SBIT__ATTENTION_DQ ? wide : keys;
+    gemm->trans_a = !square && which != SBIT__ATTENTION_DQ;
+    gemm->trans_b = square;
+    gemm->alpha = which == SBIT__ATTENTION_SCORES ? (float)a->scale : 1.0f;
+    gemm->serial = true;
+}
+
+/* What the products of a worker need, at most. */
+static size_t sbit__attention_grad_gemms(const sbit_op_call *call, const sbit__attention *a)
+{
+    const int64_t rest = a->q_length % SBIT__ATTENTION_GRAD_ROWS;
+    const int64_t counts[2] = {SBIT__ATTENTION_GRAD_ROWS, rest};
+    size_t most = 0;
+    for (int i = a->q_length < SBIT__ATTENTION_GRAD_ROWS ? 1 : 0; i < 2; i++) {
+        for (int which = 0; which < SBIT__ATTENTION_PRODUCTS; which++) {
+            sbit__gemm gemm;
+            sbit__attention_grad_gemm(a, (sbit__attention_product)which, counts[i], &gemm);
+            const size_t bytes = sbit__gemm_scratch_bytes(call->ctx, &gemm);
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return sbit__align64(most);
+}
+
+static int64_t sbit__attention_grad_rows(const sbit__attention *a)
+{
+    return a->q_length < SBIT__ATTENTION_GRAD_ROWS ? a->q_length : SBIT__ATTENTION_GRAD_ROWS;
+}
+
+/* Of one worker: fast: weights, dp, a part of dk or dv, a row of bias, what the products need. */
+static size_t sbit__attention_grad_bytes(const sbit_op_call *call, const sbit__attention *a)
+{
+    if (!sbit__attention_grad_fast(call, a)) {
+        return sbit__align64((size_t)(a->total * (a->size + a->v_size + 4)) * sizeof(double));
+    }
+    const int64_t floats = a->total * (2 * sbit__attention_grad_rows(a) + a->size + a->v_size);
+    return sbit__align64((size_t)floats * sizeof(float)) +
+           sbit__align64((size_t)a->total * sizeof(double)) + sbit__attention_grad_gemms(call, a);
 }
 
 static sbit_status sbit__attention_grad_prepare(const sbit_op_call *call, sbit_error *error)
@@ -704,7 +789,7 @@ static sbit_status sbit__attention_grad_prepare(const sbit_op_call *call, sbit_e
     }
     SBIT__TRY(sbit__attention_of(call, &a, error));
     SBIT__TRY(sbit__op_keep(call, &a, sizeof a, error));
-    *call->scratch_bytes = sbit__attention_grad_bytes(&a) * (size_t)sbit_ctx_threads(call->ctx);
+    *call->scratch_bytes = sbit__attention_grad_bytes(call, &a) * (size_t)sbit_ctx_threads(call->ctx);
     return SBIT_OK;
 }
 
@@ -834,6 +919,92 @@ static void sbit__attention_grad_head(void *user, int64_t index, int32_t worker)
     }
 }
 
+/* A product into `to`, or added to what is there, through `part`; they lie alike. */
+static void sbit__attention_grad_sum(const sbit__attention_grad *g, sbit__gemm *gemm, bool adds,
+                                     float *to, float *part, void *scratch)
+{
+    const int64_t step = gemm->ldc;
+    gemm->c = adds ? part : to;
+    gemm->ldc = adds ? gemm->n : step;
+    sbit__gemm_run(g->t.call->ctx, gemm, scratch);
+    for (int64_t i = 0; adds && i < gemm->m; i++) {
+        g->t.call->kernels->f32_binary(SBIT__BINARY_ADD, gemm->n, to + i * step, 1,
+                                       part + i * gemm->n, 1, to + i * step);
+    }
+}
+
+/* Some queries of one head; adds: dk and dv hold what others gave. */
+static void sbit__attention_grad_piece(const sbit__attention_grad *g, int64_t n, int64_t head,
+                                       int64_t row, int64_t rows, bool adds, char *scratch)
+{
+    const sbit__attention *a = g->a;
+    const sbit_kernels *kernels = g->t.call->kernels;
+    const int64_t kv = head / (a->q_heads / a->kv_heads), most = sbit__attention_grad_rows(a);
+    const int64_t q = n * a->q_step[0] + head * a->q_step[1] + row * a->q_step[2];
+    const int64_t k = n * a->k_step[0] + kv * a->k_step[1];
+    const int64_t v = n * a->v_step[0] + kv * a->v_step[1];
+    const int64_t y = n * a->y_step[0] + head * a->y_step[1] + row * a->y_step[2];
+    const float *dy = (const float *)g->in[7] + y;
+    float *s = (float *)(void *)scratch, *dp = s + most * a->total, *part = dp + most * a->total;
+    scratch += sbit__align64((size_t)(a->total * (2 * most + a->size + a->v_size)) * sizeof(float));
+    double *bias = (double *)(void *)scratch;
+    scratch += sbit__align64((size_t)a->total * sizeof(double));
+    sbit__gemm gemm;
+    sbit__attention_grad_gemm(a, SBIT__ATTENTION_SCORES, rows, &gemm);
+    gemm.a = (const float *)g->in[0] + q;
+    gemm.b = (const float *)g->in[1] + k;
+    gemm.c = s;
+    sbit__gemm_run(g->t.call->ctx, &gemm, scratch);
+    sbit__attention_weights32(&g->t, n, head, row, rows, bias, s);
+    if (g->out[2] != NULL) {
+        sbit__attention_grad_gemm(a, SBIT__ATTENTION_DV, rows, &gemm);
+        gemm.a = s;
+        gemm.b = dy;
+        sbit__attention_grad_sum(g, &gemm, adds, (float *)g->out[2] + v, part, scratch);
+    }
+    sbit__attention_grad_gemm(a, SBIT__ATTENTION_DP, rows, &gemm);
+    gemm.a = dy;
+    gemm.b = (const float *)g->in[2] + v;
+    gemm.c = dp;
+    sbit__gemm_run(g->t.call->ctx, &gemm, scratch);
+    for (int64_t i = 0; i < rows; i++) {
+        float *line = dp + i * a->total;
+        const float *p = s + i * a->total, scale = (float)a->scale;
+        const float along = kernels->f32_dot(a->total, p, line);
+        kernels->f32_scale_add(a->total, line, scale, -scale * along, line);
+        kernels->f32_binary(SBIT__BINARY_MUL, a->total, p, 1, line, 1, line);
+    }
+    if (g->out[0] != NULL) {
+        sbit__attention_grad_gemm(a, SBIT__ATTENTION_DQ, rows, &gemm);
+        gemm.a = dp;
+        gemm.b = (const float *)g->in[1] + k;
+        gemm.c = (float *)g->out[0] + q;
+        sbit__gemm_run(g->t.call->ctx, &gemm, scratch);
+    }
+    if (g->out[1] != NULL) {
+        sbit__attention_grad_gemm(a, SBIT__ATTENTION_DK, rows, &gemm);
+        gemm.a = dp;
+        gemm.b = (const float *)g->in[0] + q;
+        sbit__attention_grad_sum(g, &gemm, adds, (float *)g->out[1] + k, part, scratch);
+    }
+}
+
+static void sbit__attention_grad_products(void *user, int64_t index, int32_t worker)
+{
+    const sbit__attention_grad *g = (const sbit__attention_grad *)user;
+    const sbit__attention *a = g->a;
+    const int64_t n = index / a->kv_heads, heads = a->q_heads / a->kv_heads;
+    const int64_t first = index % a->kv_heads * heads, most = sbit__attention_grad_rows(a);
+    char *scratch = g->t.scratch + g->t.worker_bytes * (size_t)worker;
+    for (int64_t head = first; head < first + heads; head++) {
+        for (int64_t row = 0; row < a->q_length; row += most) {
+            const int64_t rest = a->q_length - row;
+            sbit__attention_grad_piece(g, n, head, row, rest < most ? rest : most,
+                                       head > first || row > 0, scratch);
+        }
+    }
+}
+
 static sbit_status sbit__attention_grad_run(const sbit_op_call *call, sbit_error *error)
 {
     sbit__attention a;
@@ -848,17 +1019,27 @@ static sbit_status sbit__attention_grad_run(const sbit_op_call *call, sbit_error
     sbit__attention_steps(rank, a.kv_heads, a.kv_length, a.size, 1, g.k_step);
     sbit__attention_steps(rank, a.kv_heads, a.kv_length, a.v_size, 1, g.v_step);
     g.wide = call->in[0]->dtype == SBIT_F64;
+    const bool fast = sbit__attention_grad_fast(call, &a);
     for (int32_t i = 0; i < 8; i++) {
         g.in[i] = sbit__in(call, i) != NULL ? call->in[i]->data : NULL;
     }
     for (int32_t i = 0; i < 6; i++) {
         g.out[i] = sbit__out(call, i) != NULL ? call->out[i]->data : NULL;
-        if (g.out[i] != NULL) {
+        if (g.out[i] != NULL && !fast) {
             memset(g.out[i], 0, sbit_tensor_bytes(call->out[i]));
         }
     }
+    for (int32_t i = 1; i < 3 && a.parts > 1; i++) { /* packed: only float32, and fast */
+        g.in[i] = (const float *)g.in[i] + i * a.q_heads * a.size;
+        g.out[i] = (float *)g.out[0] + i * a.q_heads * a.size;
+    }
+    g.t.open = sbit__attention_open(&g.t);
     g.t.scratch = (char *)call->scratch;
-    g.t.worker_bytes = sbit__attention_grad_bytes(&a);
+    g.t.worker_bytes = sbit__attention_grad_bytes(call, &a);
+    if (fast) {
+        sbit_ctx_parallel(call->ctx, a.batch * a.kv_heads, sbit__attention_grad_products, &g);
+        return SBIT_OK;
+    }
     for (int64_t i = 0; g.out[3] != NULL && i < a.batch * a.kv_heads; i++) {
         sbit__attention_grad_head(&g, i, 0); /* heads and samples may share the mask */
     }

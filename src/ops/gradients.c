@@ -660,6 +660,17 @@ static sbit_value_id sbit__g_gemm(sbit_gradient *g, sbit_value_id a, bool trans_
     return sbit_gradient_add(g, "", "Gemm", inputs, 2, attrs, 3);
 }
 
+/* The matrices' axes in front are spread by no one: those of input i are the result's. */
+static bool sbit__g_same_batch(const sbit_gradient *g, int32_t i)
+{
+    const sbit_type *x = sbit__g_type(g, g->inputs[i]), *y = sbit__g_type(g, g->outputs[0]);
+    bool same = x->rank == y->rank && x->rank >= 2;
+    for (int32_t k = 0; same && k < x->rank - 2; k++) {
+        same = sbit__dim_equal(x->dims[k], y->dims[k]);
+    }
+    return same;
+}
+
 SBIT__FN void sbit__grad_matmul(sbit_gradient *g)
 {
     const sbit_value_id dy = g->output_grads[0], a = g->inputs[0], b = g->inputs[1];
@@ -669,7 +680,8 @@ SBIT__FN void sbit__grad_matmul(sbit_gradient *g)
     }
     if (g->wanted[0]) {
         const sbit_value_id grad = sbit__g_2(g, "MatMul", dy, sbit__g_flip(g, b));
-        g->input_grads[0] = rank_b == 2 ? grad : sbit__g_reduce(g, grad, a, -1);
+        g->input_grads[0] =
+            rank_b == 2 || sbit__g_same_batch(g, 0) ? grad : sbit__g_reduce(g, grad, a, -1);
     }
     if (g->wanted[1] && rank_b == 2) { /* one matrix for all: one product over all rows */
         const int64_t k = sbit__g_length(g, b, 0), n = sbit__g_length(g, b, 1);
@@ -677,8 +689,8 @@ SBIT__FN void sbit__grad_matmul(sbit_gradient *g)
         const sbit_value_id right = rank_a == 2 ? dy : sbit__g_rows(g, dy, n);
         g->input_grads[1] = sbit__g_gemm(g, left, true, right, false, 1.0f);
     } else if (g->wanted[1]) {
-        g->input_grads[1] =
-            sbit__g_reduce(g, sbit__g_2(g, "MatMul", sbit__g_flip(g, a), dy), b, -1);
+        const sbit_value_id grad = sbit__g_2(g, "MatMul", sbit__g_flip(g, a), dy);
+        g->input_grads[1] = sbit__g_same_batch(g, 1) ? grad : sbit__g_reduce(g, grad, b, -1);
     }
 }
 

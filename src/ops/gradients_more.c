@@ -640,8 +640,9 @@ SBIT__FN void sbit__grad_attention(sbit_gradient *g)
     }
     memcpy(inputs, g->inputs, (size_t)g->input_count * sizeof *inputs);
     inputs[7] = g->output_grads[0];
+    const bool packed = sbit_node_int(g->node, "packed", 0) != 0; /* one gradient of all three */
     for (int32_t i = 0; i < 6; i++) {
-        wanted[i] = sbit__g_wanted(g, i);
+        wanted[i] = sbit__g_wanted(g, i) && (i == 0 || !packed);
     }
     sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "AttentionGrad", inputs, 8, g->node->attrs,
                      g->node->attr_count, wanted, outputs, 6);

@@ -260,7 +260,8 @@ static sbit_status sbit__train_fuse(sbit_trainer *t, sbit_error *error)
     desc.only = only;
     desc.only_count = SBIT__COUNT_OF(only);
     SBIT__TRY(sbit_graph_set_opset(t->graph, "sbit", 1, error));
-    return sbit_simplify(t->graph, &desc, NULL, error);
+    SBIT__TRY(sbit_simplify(t->graph, &desc, NULL, error));
+    return sbit__lower_heads_of(t->graph, error);
 }
 
 static sbit_status sbit__train_statistics(sbit_trainer *t, sbit_error *error)
