@@ -763,7 +763,7 @@ static size_t sbit__attention_grad_gemms(const sbit_op_call *call, const sbit__a
 
 static int64_t sbit__attention_grad_rows(const sbit__attention *a)
 {
-    return a->q_length < SBIT__ATTENTION_GRAD_ROWS ? a->q_length : SBIT__ATTENTION_GRAD_ROWS;
+    return a->q_length < SBIT__ATTENTION_GRAD_ROWS ? a->q_length : (int64_t)SBIT__ATTENTION_GRAD_ROWS;
 }
 
 /* Of one worker: fast: weights, dp, a part of dk or dv, a row of bias, what the products need. */
