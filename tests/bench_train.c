@@ -1,8 +1,10 @@
 /* bench_train.c: time of a training step (forward, backward, SGD with momentum) of the shared
  * CIFAR-10 networks, on random images; bench/train_step.py compares it with PyTorch.
  *
- *     bench_train [NET [BATCH [SECONDS]]]     without: all four, batch 64, one second each
+ *     bench_train [NET [BATCH [SECONDS [QUANTIZER]]]]     without: all four, batch 64, one second each
  *
+ * QUANTIZER: quantization-aware, weights and activations of 4 bits by this one (lsq, lsq+); pact takes
+ * activations and dorefa weights, with lsq for the other.
  * Prints "NET MS", the median of the steps after the first. Threads: SPARSEBIT_TEST_THREADS.
  */
 #include "../sparsebit.h"
@@ -25,8 +27,45 @@ static int bench_order(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* A trainer of the graph; quantized, with sites calibrated on x: *quant, else NULL. */
+static sbit_status bench_trainer(sbit_graph *graph, const char *quantizer, const sbit_tensor *x,
+                                 const sbit_train_desc *desc, sbit_quant **quant,
+                                 sbit_trainer **out, sbit_error *error)
+{
+    sbit_ctx *ctx = sbit_graph_ctx(graph);
+    const char *weights = strcmp(quantizer, "pact") == 0 ? "lsq" : quantizer;
+    const char *activations = strcmp(quantizer, "dorefa") == 0 ? "lsq" : quantizer;
+    sbit_qconfig *config = NULL;
+    sbit_feed_desc feed_desc;
+    sbit_feed feed;
+    char text[400];
+    if (quantizer[0] == '\0') {
+        return sbit_trainer_create(graph, desc, out, error);
+    }
+    snprintf(text, sizeof text,
+             "PLACEMENT: sparsebit\n"
+             "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: %.20s, BIT: 4}}\n"
+             "A: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: %.20s, BIT: 4}}\n",
+             weights, activations);
+    memset(&feed_desc, 0, sizeof feed_desc);
+    memset(&feed, 0, sizeof feed);
+    feed_desc.inputs = x;
+    feed_desc.input_count = 1;
+    feed_desc.batch = x->dims[0];
+    sbit_status status = sbit_feed_of_tensors(ctx, &feed_desc, &feed, error);
+    status = status == SBIT_OK ? sbit_qconfig_read(ctx, text, strlen(text), &config, error) : status;
+    status = status == SBIT_OK ? sbit_quant_create(graph, config, quant, error) : status;
+    status = status == SBIT_OK ? sbit_quant_calibrate(*quant, &feed, error) : status;
+    status = status == SBIT_OK ? sbit_quant_calc_qparams(*quant, false, true, true, error) : status;
+    status = status == SBIT_OK ? sbit_trainer_create_qat(*quant, desc, out, error) : status;
+    sbit_qconfig_destroy(config);
+    sbit_feed_close(&feed);
+    return status;
+}
+
 /* The median time of a step; -1: it failed. */
-static double bench_step(sbit_graph *graph, int64_t count, double seconds, sbit_error *error)
+static double bench_step(sbit_graph *graph, int64_t count, double seconds, const char *quantizer,
+                         sbit_error *error)
 {
     enum {
         MOST = 1000
@@ -36,6 +75,7 @@ static double bench_step(sbit_graph *graph, int64_t count, double seconds, sbit_
     sbit_rng rng = sbit_rng_seed(1);
     sbit_train_desc desc;
     sbit_trainer *trainer = NULL;
+    sbit_quant *quant = NULL;
     sbit_tensor x, y;
     sbit_batch batch;
     const int64_t dims[4] = {count, 3, 32, 32};
@@ -59,7 +99,9 @@ static double bench_step(sbit_graph *graph, int64_t count, double seconds, sbit_
     batch.targets = &y;
     batch.input_count = batch.target_count = 1;
     batch.samples = count;
-    status = status == SBIT_OK ? sbit_trainer_create(graph, &desc, &trainer, error) : status;
+    status = status == SBIT_OK
+                 ? bench_trainer(graph, quantizer, &x, &desc, &quant, &trainer, error)
+                 : status;
     status = status == SBIT_OK ? sbit_trainer_step(trainer, &batch, NULL, error) : status;
     const double begin = bench_ms();
     while (status == SBIT_OK && steps < MOST &&
@@ -69,13 +111,14 @@ static double bench_step(sbit_graph *graph, int64_t count, double seconds, sbit_
         ms[steps++] = bench_ms() - at;
     }
     sbit_trainer_destroy(trainer);
+    sbit_quant_destroy(quant);
     sbit_tensor_free(ctx, &x);
     sbit_tensor_free(ctx, &y);
     qsort(ms, (size_t)steps, sizeof ms[0], bench_order);
     return status == SBIT_OK ? ms[steps / 2] : -1.0;
 }
 
-static int bench_net(const char *net, int64_t count, double seconds)
+static int bench_net(const char *net, int64_t count, double seconds, const char *quantizer)
 {
     char relative[64], path[512];
     sbit_ctx *ctx = NULL;
@@ -97,7 +140,7 @@ static int bench_net(const char *net, int64_t count, double seconds)
     if (sbit_ctx_create(&desc, &ctx, &error) == SBIT_OK &&
         sbit_graph_load(ctx, path, &graph, &error) == SBIT_OK &&
         sbit_simplify(graph, &simplify, NULL, &error) == SBIT_OK) {
-        ms = bench_step(graph, count, seconds, &error);
+        ms = bench_step(graph, count, seconds, quantizer, &error);
     }
     sbit_graph_destroy(graph);
     sbit_ctx_destroy(ctx);
@@ -116,7 +159,7 @@ int main(int argc, char **argv)
     const double seconds = argc > 3 ? atof(argv[3]) : 1.0;
     int failed = 0;
     for (size_t i = 0; i < (argc > 1 ? 1 : sizeof nets / sizeof nets[0]); i++) {
-        failed += bench_net(argc > 1 ? argv[1] : nets[i], count, seconds);
+        failed += bench_net(argc > 1 ? argv[1] : nets[i], count, seconds, argc > 4 ? argv[4] : "");
     }
     return failed != 0;
 }

@@ -1665,6 +1665,71 @@ TEST(products_of_rows_of_images)
     }
 }
 
+/* Straight-through gradients of all instruction sets: dx by the integers that f32_fake_quantize gives, also
+ * of what no integer holds; sums near to those of doubles. */
+TEST(slopes_of_grids)
+{
+    static const float grids[][4] = {/* scale, zero, lo, hi */
+                                     {0.25f, 0.0f, -8.0f, 7.0f},
+                                     {0.3f, 7.0f, 0.0f, 15.0f},
+                                     {1e-3f, 128.0f, 0.0f, 255.0f},
+                                     {0.7f, 0.0f, 0.0f, 3.0f},
+                                     {1.2e-38f, -3.0f, -8.0f, 7.0f},
+                                     {2.0f, 40000.0f, 0.0f, 65535.0f}};
+    enum {
+        MOST = 5000 /* two blocks and a half */
+    };
+    static float x[MOST], dy[MOST], dx[MOST], y[MOST], own[MOST];
+    for (int isa = 0; isa < SBIT_ISA_COUNT; isa++) {
+        const sbit__last_kernels *last = sbit__last_kernels_of((sbit_isa)isa);
+        const sbit_kernels *kernels = sbit__kernels_of((sbit_isa)isa);
+        for (size_t g = 0; last != NULL && kernels != NULL && sbit_isa_available((sbit_isa)isa) &&
+                           g < SBIT__COUNT_OF(grids);
+             g++) {
+            const float scale = grids[g][0], zero = grids[g][1], lo = grids[g][2], hi = grids[g][3];
+            for (int64_t n = 1; n <= MOST; n = n < 40 ? n + 1 : 5 * n) {
+                double sums[2], scales = 0.0, outside = 0.0, size = 0.0;
+                for (int64_t i = 0; i < n; i++) {
+                    const float at = (float)((i * 7919) % 997) / 997.0f * 1.4f - 0.2f;
+                    x[i] = (lo - zero + at * (hi - lo)) * scale;
+                    x[i] = i % 5 == 0 ? (nearbyintf(lo - zero + at * (hi - lo)) + 0.5f) * scale : x[i];
+                    x[i] = i % 97 == 3 ? (i % 2 == 0 ? 3e38f : -3e38f) : x[i];
+                    x[i] = i % 89 == 6 ? (i % 2 == 0 ? INFINITY : -INFINITY) : x[i];
+                    dy[i] = (float)((i * 104729) % 1009) / 1009.0f - 0.4f;
+                }
+                /* y: the integers times scale, before they are cut at lo and hi */
+                kernels->f32_fake_quantize(n, x, scale, 0, -200000, 200000, y);
+                last->slope_grid(n, dy, x, scale, zero, lo, hi, dx, sums);
+                for (int64_t i = 0; i < n; i++) {
+                    const double q = (double)y[i] / (double)scale, ratio = (double)(x[i] / scale);
+                    const double whole = nearbyint(q);
+                    const bool inside = whole >= (double)(lo - zero) && whole <= (double)(hi - zero);
+                    const double off = inside                      ? whole - ratio
+                                       : whole < (double)(lo - zero) ? (double)(lo - zero)
+                                                                     : (double)(hi - zero);
+                    CHECK_MSG(dx[i] == (inside ? dy[i] : 0.0f), "isa %d grid %d x %g: dx %g", isa, (int)g,
+                              (double)x[i], (double)dx[i]);
+                    scales += (double)dy[i] * off;
+                    outside += inside ? 0.0 : (double)dy[i];
+                    size += fabs((double)dy[i]) * (fabs(off) + 1.0);
+                }
+                CHECK_MSG(fabs(sums[0] - scales) <= 1e-5 * size, "isa %d grid %d n %d: %g, not %g", isa,
+                          (int)g, (int)n, sums[0], scales);
+                CHECK_MSG(fabs(sums[1] - outside) <= 1e-5 * size, "isa %d grid %d n %d: %g, not %g",
+                          isa, (int)g, (int)n, sums[1], outside);
+                memcpy(own, dy, sizeof own);
+                last->slope_grid(n, own, x, scale, zero, lo, hi, own, sums);
+                CHECK(memcmp(own, dx, (size_t)n * sizeof *dx) == 0); /* in place */
+            }
+            x[0] = NAN;
+            dy[0] = 1.0f;
+            double sums[2];
+            last->slope_grid(1, dy, x, scale, zero, lo, hi, dx, sums);
+            CHECK(dx[0] == 0.0f && sums[0] == (double)(lo - zero) && sums[1] == 1.0);
+        }
+    }
+}
+
 /* What training does with channels last, on small integers: exact. */
 TEST(sums_of_channels)
 {

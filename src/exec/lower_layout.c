@@ -7,6 +7,7 @@
  * region of integer operators has these at its borders only. int8 becomes uint8 on the way (zero
  * point + 128), because kernels multiply uint8 with int8.
  */
+#include "../ops/gradient_private.h"
 #include "lower_private.h"
 
 #define SBIT__LAYOUT_INPUTS 64
@@ -590,12 +591,13 @@ static bool sbit__layout_fixed(const sbit__lowering *lower, sbit_value_id id, in
     return true;
 }
 
-/* Weights that are fed and have a gradient, which reads them or their shape. */
+/* Weights that are fed, or quantized by training, and have a gradient, which reads them or their shape. */
 static bool sbit__layout_trained(const sbit__lowering *lower, sbit_value_id weights)
 {
     const sbit_value_info *info = sbit_graph_value(lower->graph, weights);
     sbit_use uses[SBIT__LAYOUT_USES];
-    if (!info->is_input || sbit__lower_type(lower, weights)->rank > 4) {
+    if ((!info->is_input && !sbit__layout_is(sbit__lower_producer(lower, weights), "External")) ||
+        sbit__lower_type(lower, weights)->rank > 4) {
         return false;
     }
     const size_t count = sbit_graph_uses(lower->graph, weights, uses, SBIT__LAYOUT_USES);
@@ -951,9 +953,15 @@ static sbit_status sbit__layout_training(sbit__lowering *lower, const sbit_node 
     } turned[] = {{"ConvDataGrad", 1u, true},
                   {"ConvWeightGrad", 3u, false},
                   {"BatchNormTrain", 1u, true},
-                  {"BatchNormGrad", 3u, true}};
+                  {"BatchNormGrad", 3u, true},
+                  {"External", 1u, true},
+                  {"ExternalGrad", 3u, true}};
+    const sbit__external *functions = sbit__external_of(node);
     for (size_t i = 0; i < SBIT__COUNT_OF(turned); i++) {
         *done = sbit__layout_is(node, turned[i].op_type);
+        if (*done && functions != NULL && !functions->elementwise) {
+            return SBIT_OK;
+        }
         if (*done) {
             return sbit__layout_turn(lower, node, turned[i].inputs, turned[i].output, error);
         }

@@ -123,6 +123,12 @@ enum {
     /* dx = dy where lo < v and not v >= hi, else 0; dx may be dy */                               \
     X(void, slope_inside,                                                                          \
       (int64_t n, const float *dy, const float *v, float lo, float hi, float *dx))                 \
+    /* q = round(x / scale) + zero, as f32_fake_quantize rounds: dx = dy where lo <= q <= hi, else 0; dx may be \
+     * dy. sums[0] = sum of dy * (q - zero - x / scale), outside of dy * (lo or hi - zero), sums[1] = sum of dy \
+     * outside; a NaN is below. Zero, lo and hi within 2^16 */ \
+    X(void, slope_grid,                                                                            \
+      (int64_t n, const float *dy, const float *x, float scale, float zero, float lo, float hi,    \
+       float *dx, double *sums))                                                                   \
     /* sums[t * step + c] += sum over pixels of dy[c] * x[t * tap_step + c]; pixels are step apart in dy */ \
     X(void, last_depthwise_dots,                                                                   \
       (int64_t pixels, int64_t channels, int64_t taps, int64_t step, const float *dy,              \

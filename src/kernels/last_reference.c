@@ -207,6 +207,21 @@ SBIT__FN void sbit__slope_inside__ref(int64_t n, const float *dy, const float *v
     }
 }
 
+SBIT__FN void sbit__slope_grid__ref(int64_t n, const float *dy, const float *x, float scale,
+                                    float zero, float lo, float hi, float *dx, double *sums)
+{
+    const float least = lo - zero, most = hi - zero;
+    sums[0] = sums[1] = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        const float ratio = x[i] / scale;
+        const double q = (double)nearbyintf(ratio), g = (double)dy[i];
+        const bool inside = q >= (double)least && q <= (double)most;
+        sums[0] += g * (inside ? q - (double)ratio : (double)(q > (double)most ? most : least));
+        sums[1] += inside ? 0.0 : g;
+        dx[i] = inside ? dy[i] : 0.0f;
+    }
+}
+
 SBIT__FN void sbit__last_depthwise_dots__ref(int64_t pixels, int64_t channels, int64_t taps,
                                              int64_t step, const float *dy, int64_t pixel_step,
                                              int64_t tap_step, const float *x, float *sums)

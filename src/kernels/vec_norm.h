@@ -280,6 +280,55 @@ SBIT__V_TARGET static void SBIT__V(slope_inside)(int64_t n, const float *dy, con
     }
 }
 
+/* lanes[0]: what sums[0] takes, lanes[2]: sums[1]. Rounded within a step of the limits only, so that
+ * integers hold it. */
+SBIT__V_INLINE void SBIT__V(slope_grid_part)(int64_t n, const float *dy, const float *x, float scale,
+                                             float least, float most, float *dx, SBIT__V(vf) *lanes)
+{
+    const SBIT__V(vf) s = SBIT__V(set_f32)(scale);
+    const SBIT__V(vf) lo = SBIT__V(set_f32)(least), hi = SBIT__V(set_f32)(most);
+    const SBIT__V(vf) below = SBIT__V(set_f32)(least - 1.0f), above = SBIT__V(set_f32)(most + 1.0f);
+    const SBIT__V(vf) from = SBIT__V(set_f32)(least - 0.5f), to = SBIT__V(set_f32)(most + 0.5f);
+    const SBIT__V(vf) g = SBIT__V(load_f32)(dy, n);
+    const SBIT__V(vf) ratio = SBIT__V(quotient)(SBIT__V(load_f32)(x, n), s, 0.0f);
+    const SBIT__V(vf) q =
+        SBIT__V(to_f32)(SBIT__V(round)(SBIT__V(clamp_f32)(ratio, below, above)));
+    const SBIT__V(vf) passed = SBIT__V(inside_f32)(g, q, from, to);
+    const SBIT__V(vf) off = SBIT__V(sub_f32)(SBIT__V(clamp_f32)(q, lo, hi),
+                                             SBIT__V(inside_f32)(ratio, q, from, to));
+    lanes[0] = SBIT__V(fma_f32)(g, off, lanes[0]);
+    lanes[2] = SBIT__V(add_f32)(lanes[2], SBIT__V(sub_f32)(g, passed));
+    SBIT__V(store_f32)(dx, n, passed);
+}
+
+SBIT__V_TARGET static void SBIT__V(slope_grid)(int64_t n, const float *dy, const float *x,
+                                               float scale, float zero, float lo, float hi,
+                                               float *dx, double *sums)
+{
+    const int64_t step = SBIT__V(lanes);
+    SBIT__V(vf) even[4], odd[4];
+    for (int k = 0; k < 4; k++) {
+        even[k] = odd[k] = SBIT__V(set_f32)(0.0f);
+    }
+    sums[0] = sums[1] = 0.0;
+    for (int64_t at = 0; at < n; at += SBIT__NORM_BLOCK) {
+        const int64_t end = at + sbit__smaller(n - at, SBIT__NORM_BLOCK);
+        int64_t i = at;
+        for (; i + 2 * step <= end; i += 2 * step) {
+            const int64_t next = i + step;
+            SBIT__V(slope_grid_part)(step, dy + i, x + i, scale, lo - zero, hi - zero, dx + i, even);
+            SBIT__V(slope_grid_part)
+            (step, dy + next, x + next, scale, lo - zero, hi - zero, dx + next, odd);
+        }
+        for (; i < end; i += step) {
+            SBIT__V(slope_grid_part)
+            (end - i, dy + i, x + i, scale, lo - zero, hi - zero, dx + i, even);
+        }
+        SBIT__V(norm_flush)(even, sums);
+        SBIT__V(norm_flush)(odd, sums);
+    }
+}
+
 SBIT__V_INLINE void SBIT__V(last_dots_part)(int taps, int64_t pixels, int64_t count, int64_t step,
                                             const float *dy, int64_t pixel_step, int64_t tap_step,
                                             const float *x, float *sums)

@@ -10,7 +10,7 @@
 #include "elements_private.h"
 #include "window_private.h"
 
-static const sbit__external *sbit__external_of(const sbit_node *node)
+SBIT__FN const sbit__external *sbit__external_of(const sbit_node *node)
 {
     const sbit_attr *attr = sbit_node_attr(node, "functions");
     return attr != NULL && attr->type == SBIT_ONNX_ATTR_UNDEFINED

@@ -102,12 +102,14 @@ SBIT__FN void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32
                             bool padded);
 
 /* What an External node runs; see ops/external.c. backward gets scratch memory of x's size if dx is
- * not wanted. */
+ * not wanted. elementwise: it does not matter where the elements of x lie. */
 typedef struct sbit__external {
     sbit_status (*forward)(void *user, const sbit_op_call *call, sbit_error *error);
     sbit_status (*backward)(void *user, const sbit_op_call *call, sbit_error *error);
     void *user;
+    bool elementwise;
 } sbit__external;
+SBIT__FN const sbit__external *sbit__external_of(const sbit_node *node); /* NULL: it has none */
 SBIT__FN sbit_attr sbit__external_attr(const sbit__external *functions);
 
 /* run: the dims that an int64 input states; fails unless it is a list of at most 8. */

@@ -7,17 +7,82 @@
  *     ds   sum of g * (round(r) - r) inside, g * (qmin - zp) below, g * (qmax - zp) above
  *     dzp  sum of -s * g outside
  */
+#include "../kernels/last_private.h"
+#include "../kernels/rows_private.h"
 #include "quantizers_private.h"
+
+/* A run of elements that share a scale, in pieces: what is added up does not depend on threads. */
+enum {
+    SBIT__STRAIGHT_PIECES = 64,                 /* at most */
+    SBIT__STRAIGHT_PIECE = 8 * SBIT__NORM_BLOCK /* elements, at least */
+};
+
+typedef struct sbit__straight {
+    sbit_ctx *ctx;
+    const float *x, *dy;
+    float *y; /* dx */
+    float scale;
+    int32_t zero_point, qmin, qmax;
+    int64_t count, piece;
+    double sums[SBIT__STRAIGHT_PIECES][2];
+} sbit__straight;
+
+static void sbit__straight_begin(sbit__straight *task, const sbit_quantizer_call *call)
+{
+    task->ctx = call->ctx;
+    task->qmin = call->grid->qmin;
+    task->qmax = call->grid->qmax;
+}
+
+/* Of elements at..at+count-1; how many pieces there are. */
+static int64_t sbit__straight_run(sbit__straight *task, const sbit_runs *run, const float *x,
+                                  const float *dy, const float *scale, const int32_t *zero_point,
+                                  float *y)
+{
+    const int64_t blocks = sbit__div_up(run->count, SBIT__NORM_BLOCK);
+    task->x = x + run->at;
+    task->dy = dy != NULL ? dy + run->at : NULL;
+    task->y = y + run->at;
+    task->scale = scale[run->part];
+    task->zero_point = zero_point[run->part];
+    task->count = run->count;
+    task->piece = sbit__larger(sbit__div_up(blocks, SBIT__STRAIGHT_PIECES) * SBIT__NORM_BLOCK,
+                               SBIT__STRAIGHT_PIECE);
+    return sbit__div_up(run->count, task->piece);
+}
+
+static void sbit__straight_forward_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__straight *task = (const sbit__straight *)user;
+    const int64_t from = begin * task->piece, to = sbit__smaller(end * task->piece, task->count);
+    (void)worker;
+    sbit__kernels(task->ctx)->f32_fake_quantize(to - from, task->x + from, task->scale,
+                                                task->zero_point, task->qmin, task->qmax,
+                                                task->y + from);
+}
+
+static void sbit__straight_backward_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    sbit__straight *task = (sbit__straight *)user;
+    const sbit__last_kernels *kernels = sbit__last_of(task->ctx);
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t at = i * task->piece;
+        kernels->slope_grid(sbit__smaller(task->piece, task->count - at), task->dy + at,
+                            task->x + at, task->scale, (float)task->zero_point, (float)task->qmin,
+                            (float)task->qmax, task->y + at, task->sums[i]);
+    }
+}
 
 SBIT__FN void sbit__straight_forward(const sbit_quantizer_call *call, const sbit_observation *x,
                                      const float *scale, const int32_t *zero_point, float *y)
 {
-    const sbit_kernels *kernels = sbit__kernels(call->ctx);
-    const sbit_grid *grid = call->grid;
     sbit_runs runs = sbit_runs_of(&x->parts);
+    sbit__straight task;
+    sbit__straight_begin(&task, call);
     while (sbit_runs_next(&runs)) {
-        kernels->f32_fake_quantize(runs.count, x->data + runs.at, scale[runs.part],
-                                   zero_point[runs.part], grid->qmin, grid->qmax, y + runs.at);
+        const int64_t n = sbit__straight_run(&task, &runs, x->data, NULL, scale, zero_point, y);
+        sbit__parallel_range(call->ctx, n, 1, sbit__straight_forward_range, &task);
     }
 }
 
@@ -25,28 +90,19 @@ SBIT__FN void sbit__straight_backward(const sbit_quantizer_call *call, const sbi
                                       const float *scale, const int32_t *zero_point,
                                       const float *dy, float *dx, double *dscale, double *dzero)
 {
-    const float qmin = (float)call->grid->qmin, qmax = (float)call->grid->qmax;
     sbit_runs runs = sbit_runs_of(&x->parts);
+    sbit__straight task;
+    sbit__straight_begin(&task, call);
     while (sbit_runs_next(&runs)) {
-        const float s = scale[runs.part], zp = (float)zero_point[runs.part];
-        double sum_scale = 0.0, sum_zero = 0.0;
-        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
-            const float ratio = x->data[i] / s;
-            const float whole = nearbyintf(ratio);
-            const float v = whole + zp;
-            const double g = (double)dy[i];
-            const bool inside = v >= qmin && v <= qmax;
-            sum_scale += inside     ? g * ((double)whole - (double)ratio)
-                         : v < qmin ? g * ((double)qmin - (double)zp)
-                                    : g * ((double)qmax - (double)zp);
-            sum_zero -= inside ? 0.0 : g * (double)s;
-            dx[i] = inside ? dy[i] : 0.0f;
-        }
-        if (dscale != NULL) {
-            dscale[runs.part] += sum_scale;
-        }
-        if (dzero != NULL) {
-            dzero[runs.part] += sum_zero;
+        const int64_t n = sbit__straight_run(&task, &runs, x->data, dy, scale, zero_point, dx);
+        sbit__parallel_range(call->ctx, n, 1, sbit__straight_backward_range, &task);
+        for (int64_t i = 0; i < n; i++) {
+            if (dscale != NULL) {
+                dscale[runs.part] += task.sums[i][0];
+            }
+            if (dzero != NULL) {
+                dzero[runs.part] -= task.sums[i][1] * (double)task.scale;
+            }
         }
     }
 }

@@ -162,6 +162,7 @@ static sbit_status sbit__qat_make(sbit_trainer *t, sbit_quant *quant, sbit__site
     q->functions.forward = sbit__qat_forward;
     q->functions.backward = q->row->backward != NULL ? sbit__qat_backward : NULL;
     q->functions.user = q;
+    q->functions.elementwise = site->axis < 0; /* one scale for all */
     if (q->row->backward == NULL) {
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, site->tensor,
                           "quantizer '%s' of tensor '%s' cannot be trained", q->row->head.name,
