@@ -160,6 +160,21 @@ typedef struct accept_case {
     "SCHEDULE: {FUSE_BN: true}\nSTEPS: [" steps "]\n"                                              \
     "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"                                   \
     "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n"
+/* One scale a tensor. */
+#define ACCEPT_TENSOR(steps, w, a)                                                                 \
+    "PLACEMENT: generic\nSCHEDULE: {FUSE_BN: true}\nSTEPS: [" steps "]\n"                           \
+    "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8" w "\n"                                 \
+    "A: {QSCHEME: " a "\n"
+#define ACCEPT_POWER ", POWER_OF_TWO: true}, OBSERVER: {TYPE: MSE}}"
+#define ACCEPT_POWERS(steps)                                                                       \
+    ACCEPT_TENSOR(steps, ACCEPT_POWER, "per-tensor-symmetric, QUANTIZER: {BIT: 8" ACCEPT_POWER)
+#define ACCEPT_EIGHTS(steps)                                                                       \
+    ACCEPT_TENSOR(steps, "}}", "per-tensor-affine, QUANTIZER: {BIT: 8}}")
+/* Weights alone. */
+#define ACCEPT_WEIGHTS(steps, quantizer)                                                           \
+    "SCHEDULE: {FUSE_BN: true}\nSTEPS: [" steps "]\n"                                              \
+    "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {" quantizer "}}\n"                            \
+    "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 0}}\n"
 /* The first and last layer 8 bit, everything else 4. */
 #define ACCEPT_W4A4(steps)                                                                         \
     "PLACEMENT: residual\nSCHEDULE: {FUSE_BN: true}\n" steps                                       \
@@ -210,6 +225,10 @@ static const accept_case accept_cases[] = {
     {"quant.w3a8", "mobilenetv2", ACCEPT_W4("3"), true, 0, ACCEPT_ANY, 0, 1},
     {"quant.w2a8", "resnet20", ACCEPT_W4("2"), true, 0, ACCEPT_ANY, 0, 1},
     {"quant.w2a8", "mobilenetv2", ACCEPT_W4("2"), true, 0, ACCEPT_ANY, 0, 1},
+    {"quant.per-tensor", "mobilenetv2", ACCEPT_EIGHTS(""), true, 0, ACCEPT_ANY, 0, 1},
+    {"quant.per-tensor-equalized", "mobilenetv2", ACCEPT_EIGHTS("cross_layer"), true, 0, 1.0, 0, 1},
+    {"quant.power-of-two", "mobilenetv2", ACCEPT_POWERS("bias_correction"), true, 0, ACCEPT_ANY, 0, 1},
+    {"quant.power-of-two-equalized", "mobilenetv2", ACCEPT_POWERS("cross_layer, bias_correction"), true, 0, 1.1, 0, 1},
     {"quant.damaged-nearest", accept_damaged, ACCEPT_W8(""), true, 0, ACCEPT_ANY, 0, 1},
     {"quant.damaged-smooth", accept_damaged, ACCEPT_W8("smooth_quant"), true, 0, 0.5, 0, 1},
     {"quant.damaged-hadamard", accept_damaged, ACCEPT_W8("hadamard"), true, 0, 0.5, 98.0, 1},
@@ -403,31 +422,168 @@ TEST(recipes_reach_their_numbers)
 }
 
 /* QwT: what is fitted in closed form - each layer's map in its weights, scales and bias, each
- * block's in an operator beside it - with no step that rounds weights for each other. */
-TEST(qwt_gives_back_half_of_what_nearest_loses)
+ * block's in an operator beside it - with no step that rounds weights for each other. GPTQ: weights
+ * of 3 bits alone. */
+TEST(steps_give_back_their_share_of_what_nearest_loses)
 {
-    static const accept_case cases[4] = {
-        {"quant.w4a4-nearest", "resnet20", ACCEPT_W4A4(""), true, 0, ACCEPT_ANY, 0, 1},
-        {"quant.w4a4-qwt", "resnet20", ACCEPT_QWT, true, 0, ACCEPT_ANY, 0, 1},
-        {"quant.w4a4-nearest", "resnet18w32", ACCEPT_W4A4(""), true, 0, ACCEPT_ANY, 0, 1},
-        {"quant.w4a4-qwt", "resnet18w32", ACCEPT_QWT, true, 0, ACCEPT_ANY, 0, 1},
+    static const struct {
+        accept_case nearest, step;
+        double share;
+    } pairs[3] = {
+        {{"quant.w4a4-nearest", "resnet20", ACCEPT_W4A4(""), true, 0, ACCEPT_ANY, 0, 1},
+         {"quant.w4a4-qwt", "resnet20", ACCEPT_QWT, true, 0, ACCEPT_ANY, 0, 1}, 0.5},
+        {{"quant.w4a4-nearest", "resnet18w32", ACCEPT_W4A4(""), true, 0, ACCEPT_ANY, 0, 1},
+         {"quant.w4a4-qwt", "resnet18w32", ACCEPT_QWT, true, 0, ACCEPT_ANY, 0, 1}, 0.5},
+        {{"quant.w3-nearest", "vit_tiny", ACCEPT_WEIGHTS("", "BIT: 3, GROUP_SIZE: 64"), true, 0, ACCEPT_ANY, 0, 1},
+         {"quant.w3-gptq", "vit_tiny", ACCEPT_WEIGHTS("gptq", "BIT: 3, GROUP_SIZE: 64"), true, 0, ACCEPT_ANY, 0, 1},
+         0.6},
     };
-    for (int i = 0; i < 4; i += 2) {
+    for (int i = 0; i < 3; i++) {
         char name[128], path[512];
         accept_result r[2];
-        snprintf(name, sizeof name, "%s.%s", cases[i + 1].point, cases[i + 1].net);
+        snprintf(name, sizeof name, "%s.%s", pairs[i].step.point, pairs[i].step.net);
         if (!accept_wanted(name, true)) {
             continue;
         }
-        if (!accept_path(&cases[i], path, sizeof path)) {
+        if (!accept_path(&pairs[i].step, path, sizeof path)) {
             SBIT_TEST_SKIP("the shared networks and images are missing");
         }
-        if (accept_run(&cases[i], path, &r[0]) && accept_run(&cases[i + 1], path, &r[1])) {
+        if (accept_run(&pairs[i].nearest, path, &r[0]) && accept_run(&pairs[i].step, path, &r[1])) {
             const double lost = (double)(r[0].right[0] - r[0].right[1]);
             const double back = (double)(r[1].right[1] - r[0].right[1]) / lost;
             CHECK_MSG(lost > 0.0, "%s: nearest loses nothing", name);
-            test_accept(name, back, 0.5, back >= 0.5, "of nearest's loss");
+            test_accept(name, back, pairs[i].share, back >= pairs[i].share, "of nearest's loss");
         }
+    }
+}
+
+/* ---- layers by themselves: nearest and a step, on float inputs that calibration did not see */
+typedef struct accept_layers {
+    sbit_quant *quant[2];
+    sbit_graph *built[2];
+    sbit_session *sessions[3]; /* float, nearest, step: of one layer */
+    sbit_diff diff[2];
+} accept_layers;
+
+static sbit_status accept_layers_see(const sbit_walk_batch *batch, void *user, sbit_error *error)
+{
+    accept_layers *t = (accept_layers *)user;
+    for (int k = 0; k < 3; k++) {
+        sbit_status status = sbit_session_set_input_at(t->sessions[k], 0, batch->x, error);
+        status = status == SBIT_OK ? sbit_session_run(t->sessions[k], error) : status;
+        if (status != SBIT_OK) {
+            return status;
+        }
+        if (k > 0) {
+            sbit_diff_add(&t->diff[k - 1], &sbit_session_output(t->sessions[0], 0)->tensor,
+                          &sbit_session_output(t->sessions[k], 0)->tensor, INT64_MAX);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* The layer's output error with the step's weights, as a part of nearest's; NaN: something failed. */
+static double accept_layer(accept_layers *t, sbit_walk *walk, const sbit_unit *unit)
+{
+    sbit_graph *graph = sbit_quant_float_graph(t->quant[0]);
+    const sbit_node *node = sbit_graph_node(graph, unit->node);
+    const char *names[2] = {sbit_graph_value(graph, node->inputs[unit->input])->name,
+                            sbit_graph_value(graph, node->outputs[0])->name};
+    sbit_error error;
+    bool ok = true;
+    memset(&error, 0, sizeof error);
+    memset(t->diff, 0, sizeof t->diff);
+    for (int k = 0; k < 3 && ok; k++) {
+        sbit_graph *own = k == 0 ? graph : t->built[k - 1];
+        const sbit_value_id ends[2] = {sbit_graph_find_value(own, names[0]),
+                                       sbit_graph_find_value(own, names[1])};
+        sbit_session_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.inputs = &ends[0];
+        desc.outputs = &ends[1];
+        desc.input_count = desc.output_count = 1;
+        ok = CHECK_OK(sbit_session_create(own, &desc, &t->sessions[k], &error), error);
+    }
+    ok = ok && CHECK_OK(sbit_walk_to(walk, unit->node, unit->input, accept_layers_see, t, &error), error);
+    for (int k = 0; k < 3; k++) {
+        sbit_session_destroy(t->sessions[k]);
+        t->sessions[k] = NULL;
+    }
+    return ok && CHECK(t->diff[0].error2 > 0.0) ? t->diff[1].error2 / t->diff[0].error2 : (double)NAN;
+}
+
+/* The worst layer. */
+static void accept_layers_run(accept_layers *t, sbit_ctx *ctx, sbit_graph *graph, const char *name,
+                              double limit)
+{
+    static const char *const configs[2] = {ACCEPT_WEIGHTS("", "BIT: 4"), ACCEPT_WEIGHTS("gptq", "BIT: 4")};
+    sbit_unit units[128];
+    sbit_feed feed;
+    sbit_tensor all;
+    sbit_walk *walk = NULL;
+    sbit_error error;
+    double worst = (double)NAN;
+    bool ok = true;
+    memset(&error, 0, sizeof error);
+    memset(&feed, 0, sizeof feed);
+    for (int k = 0; k < 2 && ok; k++) {
+        sbit_qconfig *config = NULL;
+        ok = CHECK(accept_feed(ctx, "data/cifar10/train-20k.bin", 0, 512, &feed, &all)) &&
+             CHECK_OK(sbit_qconfig_read(ctx, configs[k], strlen(configs[k]), &config, &error),
+                      error) &&
+             CHECK_OK(sbit_quant_create(graph, config, &t->quant[k], &error), error) &&
+             CHECK_OK(sbit_quant_calibrate(t->quant[k], &feed, &error), error) &&
+             CHECK_OK(sbit_quant_calc_qparams(t->quant[k], false, false, false, &error), error) &&
+             CHECK_OK(sbit_quant_build(t->quant[k], NULL, &t->built[k], &error), error);
+        sbit_qconfig_destroy(config);
+        sbit_feed_close(&feed);
+    }
+    ok = ok && CHECK(accept_feed(ctx, "data/cifar10/test-10k.bin", 0, 256, &feed, &all)) &&
+         CHECK_OK(sbit_walk_create(t->quant[0], &feed, NULL, &walk, &error), error);
+    const size_t count = ok ? sbit_quant_units(t->quant[0], NULL, units, 128) : 0;
+    worst = CHECK(count > 20 && count <= 128) ? 0.0 : worst;
+    for (size_t i = 0; i < count && i < 128; i++) {
+        const double ratio = accept_layer(t, walk, &units[i]);
+        worst = ratio <= worst ? worst : ratio; /* NaN stays */
+    }
+    printf("%s: %d layers\n", name, (int)count);
+    test_accept(name, worst, limit, worst <= limit, "of nearest's error, the worst layer");
+    sbit_walk_destroy(walk);
+    sbit_feed_close(&feed);
+    for (int k = 0; k < 2; k++) {
+        sbit_graph_destroy(t->built[k]);
+        sbit_quant_destroy(t->quant[k]);
+    }
+}
+
+TEST(gptq_lowers_the_error_of_each_layer)
+{
+    static const char *const nets[2] = {"vit_tiny", "mobilenetv2"};
+    for (int i = 0; i < 2; i++) {
+        char name[128], path[512], file[512];
+        sbit_ctx *ctx = NULL;
+        sbit_ctx_desc desc;
+        sbit_graph *graph = NULL;
+        sbit_error error;
+        accept_layers layers;
+        snprintf(name, sizeof name, "quant.gptq-layers.%s", nets[i]);
+        if (!accept_wanted(name, true)) {
+            continue;
+        }
+        snprintf(path, sizeof path, "models/cifar10/%s.onnx", nets[i]);
+        if (!test_shared(path, file, sizeof file)) {
+            SBIT_TEST_SKIP("the shared networks and images are missing");
+        }
+        memset(&desc, 0, sizeof desc);
+        memset(&error, 0, sizeof error);
+        memset(&layers, 0, sizeof layers);
+        desc.threads = test_threads();
+        if (CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error) &&
+            CHECK_OK(sbit_graph_load(ctx, file, &graph, &error), error)) {
+            accept_layers_run(&layers, ctx, graph, name, 0.7);
+        }
+        sbit_graph_destroy(graph);
+        sbit_ctx_destroy(ctx);
     }
 }
 

@@ -216,6 +216,131 @@ TEST(cross_layer_leaves_clip_alone_if_told)
     steps_end(&s);
 }
 
+/* ---- bias absorption */
+
+/* a -> Clip(0, 40) -> b (depthwise, 1x1) -> Relu -> c (padded) -> Relu -> d: a and c give much more
+ * than varies of it. */
+static void absorb_model(build *b, float *data, sbit_tensor *all)
+{
+    static const char *const names[4] = {"a", "b", "c", "d"};
+    static const char *const dims[4] = {"6,3,1,1", "6,1,1,1", "5,6,3,3", "4,5,1,1"};
+    const int64_t pads[4] = {1, 1, 1, 1};
+    sbit_rng rng = sbit_rng_seed(5);
+    build_begin(b, 13);
+    sbit_value_id y = build_input(b, "x", SBIT_F32, "N,3,4,4");
+    for (int i = 0; i < 4; i++) {
+        const sbit_attr attrs[2] = {build_int("group", i == 1 ? 6 : 1), build_ints("pads", pads, 4)};
+        float bias[6], high = 40.0f, low = 0.0f;
+        char text[40];
+        sbit_value_id inputs[3];
+        inputs[0] = y;
+        snprintf(text, sizeof text, "%s.weight", names[i]);
+        inputs[1] = build_weights(b, text, dims[i], 3u + (uint64_t)i);
+        if (b->failed) {
+            return;
+        }
+        const sbit_tensor *w = &sbit_graph_value(b->graph, inputs[1])->constant;
+        const int count = (int)w->dims[0], per = (int)(sbit_tensor_count(w) / count);
+        for (int k = 0; k < 6; k++) { /* two channels cross 0, one is above 40 */
+            bias[k] = i % 2 != 0 || k < 2 ? 0.3f : k == 5 ? 60.0f : 20.0f + (float)k;
+            for (int n = 0; n < per && i % 2 != 0 && k < count; n++) { /* less what comes in */
+                const int from = i == 1 ? k : n;
+                bias[k] -= ((const float *)w->data)[k * per + n] * (from < 2 ? 0.3f : from == 5 ? 40.0f : 20.0f + (float)from);
+            }
+        }
+        snprintf(text, sizeof text, "%s.bias", names[i]);
+        inputs[2] = build_constant(b, text, SBIT_F32, i < 2 ? "6" : i == 2 ? "5" : "4", bias);
+        y = build_node(b, "Conv", names[i], inputs, 3, attrs, i == 2 ? 2 : 1);
+        if (i == 0) {
+            inputs[0] = y;
+            inputs[1] = build_constant(b, "low", SBIT_F32, "", &low);
+            inputs[2] = build_constant(b, "high", SBIT_F32, "", &high);
+            y = build_node(b, "Clip", "clip", inputs, 3, NULL, 0);
+        } else if (i < 3) {
+            snprintf(text, sizeof text, "r%s", names[i]);
+            y = build_unary(b, "Relu", text, y);
+        }
+    }
+    build_output(b, y);
+    for (int i = 0; i < 16 * 48; i++) {
+        data[i] = sbit_rng_normal(&rng);
+    }
+    *all = build_tensor(SBIT_F32, "16,3,4,4", data);
+}
+
+static void absorb_run(build *b, sbit_graph *graph, const sbit_tensor *all, float *out)
+{
+    sbit_session *session = NULL;
+    if (build_do(b, sbit_session_create(graph, NULL, &session, &b->error), "session") &&
+        build_do(b, sbit_session_set_input(session, "x", all, &b->error), "x") &&
+        build_do(b, sbit_session_run(session, &b->error), "run")) {
+        memcpy(out, sbit_session_output(session, 0)->tensor.data, 16 * 64 * sizeof *out);
+    }
+    sbit_session_destroy(session);
+}
+
+static double absorb_bias(const sbit_graph *graph, const char *name, int channel)
+{
+    const sbit_value_id id = sbit_graph_find_value(graph, name);
+    return (double)((const float *)sbit_graph_value(graph, id)->constant.data)[channel];
+}
+
+/* What channels always have above 0 is in the next bias, the float model the same; not in front of
+ * padding, with or without equalization before it. The range between is smaller, and its error. */
+TEST(biases_are_absorbed_by_the_layer_behind)
+{
+    static float data[16 * 48], y[3][16 * 64];
+    double db[4] = {0.0, 0.0, 0.0, 0.0};
+    for (int k = 0; k < 4; k++) {
+        static const char *const recipes[4] = {"", "bias_absorption", "cross_layer", "cross_layer, bias_absorption"};
+        build b;
+        sbit_qconfig *config = NULL;
+        sbit_quant *quant = NULL;
+        sbit_graph *q = NULL;
+        sbit_feed feed;
+        sbit_feed_desc desc;
+        sbit_tensor all;
+        char text[300];
+        memset(&feed, 0, sizeof feed);
+        memset(&desc, 0, sizeof desc);
+        absorb_model(&b, data, &all);
+        desc.inputs = &all;
+        desc.input_count = 1;
+        desc.batch = 5; /* the last batch is smaller */
+        snprintf(text, sizeof text,
+                 "STEPS: [%s]\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+                 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 6}}\n",
+                 recipes[k]);
+        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
+        if (!b.failed && build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant") &&
+            build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate") &&
+            build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc") &&
+            build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build")) {
+            const sbit_graph *graph = sbit_quant_graph(quant);
+            absorb_run(&b, b.graph, &all, y[0]);
+            absorb_run(&b, sbit_quant_float_graph(quant), &all, y[1]);
+            absorb_run(&b, q, &all, y[2]);
+            CHECK_MSG(steps_sqnr(y[0], y[1], 16 * 64) > 100.0, "%d: %.1f dB", k, steps_sqnr(y[0], y[1], 16 * 64));
+            db[k] = steps_sqnr(y[0], y[2], 16 * 64);
+            if (k < 2) { /* b gives nothing to c, which is padded; nor does what crosses 0 */
+                CHECK_NEAR(absorb_bias(graph, "a.bias", 0), (double)0.3f, 0.0);
+                CHECK((absorb_bias(graph, "a.bias", 3) < 10.0) == (k == 1));
+                CHECK((absorb_bias(graph, "a.bias", 5) < 30.0) == (k == 1)); /* all of the bound */
+                CHECK((absorb_bias(graph, "c.bias", 3) < 20.0) == (k == 1));
+                CHECK((absorb_bias(graph, "c.bias", 2) == 22.0) == (k == 0));
+            }
+        }
+        sbit_graph_destroy(q);
+        sbit_quant_destroy(quant);
+        sbit_qconfig_destroy(config);
+        sbit_feed_close(&feed);
+        build_end(&b);
+    }
+    CHECK_MSG(db[1] > db[0] + 6.0 && db[3] > db[2] + 6.0, "%.1f dB, absorbed %.1f, equalized %.1f, both %.1f", db[0],
+              db[1], db[2], db[3]);
+}
+
 /* ---- AdaRound */
 
 static const char *const steps_narrow[][2] = {
@@ -1495,6 +1620,82 @@ static size_t beside_site(const sbit_quant *quant, const char *tensor)
     }
     CHECK_MSG(false, "'%s' has no site", tensor);
     return 0;
+}
+
+/* ---- compensate: what samples that it did not see say */
+enum {
+    UNSEEN_SEEN = 64,
+    UNSEEN_ALL = UNSEEN_SEEN + 400,
+    UNSEEN_IN = 64,
+    UNSEEN_OUT = 6
+};
+
+/* Mean square error of the other samples: nearest; gains and biases; weights, too. */
+static double unseen_error(const float *x, const float *w, const char *recipe, const char *weights)
+{
+    build b;
+    sbit_qconfig *config = NULL;
+    sbit_graph *q = NULL;
+    sbit_feed feed;
+    sbit_feed_desc desc;
+    static float y[UNSEEN_ALL * UNSEEN_OUT];
+    char text[400];
+    double sum = 0.0;
+    memset(&desc, 0, sizeof desc);
+    memset(&feed, 0, sizeof feed);
+    snprintf(text, sizeof text,
+             "PLACEMENT: residual\nSTEPS: [%s]\nSTEP: {COMPENSATE: {WEIGHTS: %s}}\n"
+             "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 4}}\n"
+             "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 3}}\n",
+             recipe, weights);
+    build_begin(&b, 21);
+    const sbit_value_id in = build_input(&b, "x", SBIT_F32, "N,64");
+    build_output(
+        &b, build_binary(&b, "MatMul", "y", in, build_constant(&b, "w", SBIT_F32, "64,6", w)));
+    const sbit_tensor seen = build_tensor(SBIT_F32, "64,64", x), all = build_tensor(SBIT_F32, "464,64", x);
+    desc.inputs = &seen;
+    desc.input_count = 1;
+    build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+    build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
+    build_do(&b, sbit_quantize(b.graph, config, &feed, &q, &b.error), "quantize");
+    if (!b.failed) {
+        beside_value(&b, q, "y", &all, y);
+    }
+    for (int n = UNSEEN_SEEN * UNSEEN_OUT; n < UNSEEN_ALL * UNSEEN_OUT; n++) {
+        double off = -(double)y[n];
+        for (int i = 0; i < UNSEEN_IN; i++) {
+            off += (double)w[i * UNSEEN_OUT + n % UNSEEN_OUT] *
+                   (double)x[n / UNSEEN_OUT * UNSEEN_IN + i];
+        }
+        sum += off * off / ((UNSEEN_ALL - UNSEEN_SEEN) * UNSEEN_OUT);
+    }
+    sbit_graph_destroy(q);
+    sbit_qconfig_destroy(config);
+    sbit_feed_close(&feed);
+    build_end(&b);
+    return sum;
+}
+
+/* As many samples as inputs: weights that fit them all are worse than the nearest on others. */
+TEST(compensate_does_not_learn_samples_by_heart)
+{
+    static float x[UNSEEN_ALL * UNSEEN_IN], w[UNSEEN_IN * UNSEEN_OUT];
+    double error[3] = {0.0, 0.0, 0.0};
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        sbit_rng rng = sbit_rng_seed(seed);
+        for (int i = 0; i < UNSEEN_ALL * UNSEEN_IN; i++) {
+            const float before = i % UNSEEN_IN > 0 ? x[i - 1] : 0.0f, one = sbit_rng_normal(&rng) + 0.4f * before;
+            x[i] = one > 0.0f ? one : 0.0f;
+        }
+        for (int i = 0; i < UNSEEN_IN * UNSEEN_OUT; i++) {
+            w[i] = sbit_rng_normal(&rng);
+        }
+        error[0] += unseen_error(x, w, "", "true");
+        error[1] += unseen_error(x, w, "compensate", "false");
+        error[2] += unseen_error(x, w, "compensate", "true");
+    }
+    CHECK_MSG(error[1] < error[0] && error[2] < 1.05 * error[1], "nearest %g, compensated %g, with weights %g",
+              error[0], error[1], error[2]);
 }
 
 /* Least squares: what is left is orthogonal to what the operator reads. */

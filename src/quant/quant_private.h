@@ -442,6 +442,7 @@ SBIT__FN const sbit__beside *sbit__beside_of(const sbit_quant *quant, sbit_node_
 /* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
 #define SBIT__STEPS(X)                                                                             \
     X(cross_layer)                                                                                 \
+    X(bias_absorption)                                                                             \
     X(auto)                                                                                        \
     X(auto_exclude)                                                                                \
     X(by_time)                                                                                     \

@@ -4,8 +4,9 @@
  * After Fu et al. 2024 (QwT: least squares, no gradients), in the form that folds away. A layer is
  * the smallest block, and its linear map its own weights: layer by layer, weights that no other step
  * has rounded first become the nearest to the least squares solution for the inputs that the
- * quantized model gives; then y (float weights on float inputs) is fitted by a[c] y_q + b[c], where
- * y_q is what the quantized and compensated model so far gives. a goes into the weight's scale - the
+ * quantized model gives, as far as halves of the samples find it good for each other (>>step-gptq);
+ * then y (float weights on float inputs) is fitted by a[c] y_q + b[c], where y_q is what the
+ * quantized and compensated model so far gives. a goes into the weight's scale - the
  * integers stay - and b into the bias. Nothing is added to the graph unless OPERATOR asks for the
  * map of larger blocks, too (>>compensate-beside). All that is needed are the sums of x x^T
  * (>>layer), about the means: E[y y_q] = w M w_q, E[y_q^2] = w_q S w_q. A gain is left away where
@@ -153,13 +154,15 @@ static sbit_status sbit__compensate_unit(sbit__round_units *units, const sbit_un
     if (beside != NULL) {
         return sbit__beside_unit(units, unit, beside, layer, error);
     }
-    if (gram->count <= 0.0) {
+    if (gram->count + gram->other->count <= 0.0) {
         return SBIT_OK;
     }
-    sbit__gram_center(gram);
     if (sbit_options_bool(units->options, "STEP.COMPENSATE.WEIGHTS") &&
         units->quant->sites[unit->site].rounded == NULL) {
         SBIT__TRY(sbit__gptq_refit(units, unit, layer, gram, error));
+    } else {
+        sbit__gram_merge(gram);
+        sbit__gram_center(gram);
     }
     memset(&t, 0, sizeof t);
     const size_t scratch = sbit__layer_product_bytes(units->quant->ctx, layer);
@@ -189,7 +192,7 @@ static sbit_status sbit__compensate_run(void *state, const sbit_options *options
                                         const sbit_feed *feed, sbit_error *error)
 {
     return sbit__round_run(state, options, sbit__step_compensate(), "STEP.COMPENSATE.POSITIONS",
-                           true, false, sbit__compensate_unit, feed, error);
+                           true, true, sbit__compensate_unit, feed, error);
 }
 
 SBIT__FN const sbit_step_row *sbit__step_compensate(void)

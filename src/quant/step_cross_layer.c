@@ -1,5 +1,6 @@
 /* step_cross_layer.c: cross-layer equalization: the channels between two layers get like ranges in
- * both, without any data. >>step-cross-layer
+ * both, without any data. >>step-cross-layer And what to do with channels that are never near 0:
+ * bias absorption. >>step-bias-absorption
  *
  * Nagel et al. 2019. Where layer A's channel i goes into layer B alone, through operators that let
  * a positive factor pass (Relu, pools ...), A's row i may be divided by s_i and B's column i
@@ -8,6 +9,13 @@
  * large, and with them the range of the whole tensor: s_i is not let below the geometric mean of
  * the pair divided by AMPLIFY. Clip(0, b), Relu6, becomes Relu and Min with b / s_i per channel:
  * the float model stays the same function.
+ *
+ * Bias absorption, of the same paper (after equalization, which makes biases large): where what A's
+ * channel gives is above c_i > 0, Relu takes nothing away, A's bias gives c_i to B's, as sum of B's
+ * weights times c_i, and the tensor between them needs a range that is so much smaller. The paper
+ * takes c_i from a normalization's parameters, which are folded here: c_i is the least that
+ * calibration sees, so that for these samples the float model stays the same function. Bounds move,
+ * too. B must not be padded: with zeros, which would be c_i.
  */
 #include "layer_private.h"
 
@@ -29,8 +37,10 @@ typedef struct sbit__cross_layer {
 
 typedef struct sbit__cross_pair {
     sbit__cross_layer *a, *b;
-    sbit_node_id clip; /* 0: none between them */
-    double *s;         /* [a->out] */
+    sbit_node_id clip;   /* 0: none between them */
+    sbit_value_id bound; /* absorption: of a Min between them; 0: none */
+    double *s;           /* [a->out]; absorption: 1 */
+    double *taken;       /* absorption: [a->out] c */
 } sbit__cross_pair;
 
 typedef struct sbit__cross {
@@ -41,6 +51,7 @@ typedef struct sbit__cross {
     sbit__cross_layer *layers;
     sbit__cross_pair *pairs;
     size_t layer_count, pair_count;
+    bool absorbs; /* else it equalizes */
 } sbit__cross;
 
 /* >>step-cross-layer pairs */
@@ -124,61 +135,89 @@ static const sbit_node *sbit__cross_reader(const sbit_graph *graph, const sbit_n
     return sbit_graph_node(graph, use.node);
 }
 
-/* The layer behind `node`, if a positive factor per channel passes in between. */
-static const sbit_node *sbit__cross_follow(const sbit__cross *x, const sbit_node *node,
-                                           sbit_node_id *clip)
+/* Min with a number for each channel, as equalization leaves it. */
+static bool sbit__cross_min(const sbit__cross *x, const sbit_node *node)
 {
-    static const char *const pass[] = {"Relu",    "LeakyRelu",     "Identity",
-                                       "MaxPool", "AveragePool",   "GlobalAveragePool",
-                                       "Dropout", "GlobalMaxPool", NULL};
+    return x->absorbs && sbit__streq(node->op_type, "Min") && node->input_count == 2 &&
+           sbit__cross_constant(x->graph, node->inputs[1]);
+}
+
+/* The layer behind `node`, if a positive factor per channel passes in between (absorption: if a
+ * positive number does that is less than what is there). */
+static const sbit_node *sbit__cross_follow(const sbit__cross *x, const sbit_node *node,
+                                           sbit__cross_pair *pair)
+{
+    static const char *const pass[] = {"AveragePool", "Relu",    "LeakyRelu",         "Identity",
+                                       "MaxPool",     "Dropout", "GlobalAveragePool", "GlobalMaxPool",
+                                       NULL};
     const bool clips =
         sbit__streq(sbit_options_string(x->options, "STEP.CROSS_LAYER.CLIP"), "bound");
     double bound;
-    clip->idx = 0;
+    memset(pair, 0, sizeof *pair);
     while ((node = sbit__cross_reader(x->graph, node)) != NULL) {
-        size_t i = 0;
+        size_t i = x->absorbs ? 1 : 0; /* AveragePool may count padding */
         while (pass[i] != NULL && !sbit__streq(pass[i], node->op_type)) {
             i++;
         }
-        if (node->domain[0] != '\0' || pass[i] == NULL) {
-            if (!sbit__streq(node->op_type, "Clip")) {
-                return node;
-            }
-            if (!clips || clip->idx != 0 || !sbit__cross_clip(x->graph, node, &bound)) {
-                return NULL;
-            }
-            *clip = node->id;
+        if (node->domain[0] == '\0' && pass[i] != NULL) {
+            continue;
+        }
+        const bool clip = sbit__streq(node->op_type, "Clip"), min = sbit__cross_min(x, node);
+        if (!clip && !min) {
+            return node;
+        }
+        if (pair->clip.idx != 0 || pair->bound.idx != 0 ||
+            (clip && (!clips || !sbit__cross_clip(x->graph, node, &bound)))) {
+            return NULL;
+        }
+        if (clip) {
+            pair->clip = node->id;
+        } else {
+            pair->bound = node->inputs[1];
         }
     }
     return NULL;
+}
+
+/* Both have a bias, and b no padding; bounds are one for each channel. */
+static bool sbit__cross_absorbs(const sbit__cross *x, const sbit__cross_pair *pair)
+{
+    const sbit_attr *pads = sbit_node_attr(pair->b->layer.node, "pads");
+    bool padded = pair->b->layer.auto_pad != 0;
+    for (size_t i = 0; pair->b->layer.conv && pads != NULL && i < pads->count; i++) {
+        padded = padded || pads->ints[i] != 0;
+    }
+    return !padded && pair->a->bias.idx != 0 && pair->b->bias.idx != 0 &&
+           (pair->bound.idx == 0 ||
+            sbit_tensor_count(&sbit_graph_value(x->graph, pair->bound)->constant) == pair->a->out);
 }
 
 static sbit_status sbit__cross_find(sbit__cross *x, sbit_error *error)
 {
     for (sbit_node_id id = sbit_graph_first(x->graph); id.idx != 0;
          id = sbit_graph_next(x->graph, id)) {
-        sbit_node_id clip;
+        sbit__cross_pair *pair = &x->pairs[x->pair_count];
         sbit__layer layer;
         if (!sbit__layer_of(x->graph, id, &layer)) {
             continue;
         }
-        const sbit_node *next = sbit__cross_follow(x, layer.node, &clip);
+        const sbit_node *next = sbit__cross_follow(x, layer.node, pair);
         sbit__layer behind;
         if (next == NULL || !sbit__layer_of(x->graph, next->id, &behind) ||
             behind.conv != layer.conv) {
             continue;
         }
-        sbit__cross_pair *pair = &x->pairs[x->pair_count];
         pair->a = sbit__cross_layer_of(x, id);
         pair->b = sbit__cross_layer_of(x, next->id);
-        pair->clip = clip;
-        if (pair->a == NULL || pair->b == NULL || pair->a->out != pair->b->in) {
+        if (pair->a == NULL || pair->b == NULL || pair->a->out != pair->b->in ||
+            (x->absorbs && !sbit__cross_absorbs(x, pair))) {
             continue;
         }
-        pair->s = (double *)sbit__arena_array(&x->arena, (size_t)pair->a->out, sizeof(double));
+        pair->s = (double *)sbit__arena_array(&x->arena, 2 * (size_t)pair->a->out, sizeof(double));
         if (pair->s == NULL) {
-            return sbit__fail_oom(error, (size_t)pair->a->out * sizeof(double));
+            return sbit__fail_oom(error, 2 * (size_t)pair->a->out * sizeof(double));
         }
+        pair->taken = pair->s + pair->a->out;
         for (int64_t c = 0; c < pair->a->out; c++) {
             pair->s[c] = 1.0;
         }
@@ -276,20 +315,22 @@ static sbit_status sbit__cross_store(sbit__cross *x, sbit_value_id id, const flo
     return sbit_graph_set_constant(x->graph, id, &tensor, error);
 }
 
-static sbit_status sbit__cross_bias(sbit__cross *x, const sbit__cross_pair *pair, sbit_error *error)
+/* A constant with a number for each channel of a, divided by s, less what is taken. None: 0. */
+static sbit_status sbit__cross_divide(sbit__cross *x, const sbit__cross_pair *pair, sbit_value_id id,
+                                      sbit_error *error)
 {
-    if (pair->a->bias.idx == 0) {
+    if (id.idx == 0) {
         return SBIT_OK;
     }
-    const float *old = (const float *)sbit_graph_value(x->graph, pair->a->bias)->constant.data;
-    float *bias = (float *)sbit__arena_array(&x->arena, (size_t)pair->a->out, sizeof *bias);
-    if (bias == NULL) {
-        return sbit__fail_oom(error, (size_t)pair->a->out * sizeof *bias);
+    const float *old = (const float *)sbit_graph_value(x->graph, id)->constant.data;
+    float *values = (float *)sbit__arena_array(&x->arena, (size_t)pair->a->out, sizeof *values);
+    if (values == NULL) {
+        return sbit__fail_oom(error, (size_t)pair->a->out * sizeof *values);
     }
     for (int64_t c = 0; c < pair->a->out; c++) {
-        bias[c] = (float)((double)old[c] / pair->s[c]);
+        values[c] = (float)((double)old[c] / pair->s[c] - pair->taken[c]);
     }
-    return sbit__cross_store(x, pair->a->bias, bias, error);
+    return sbit__cross_store(x, id, values, error);
 }
 
 /* Adds op(inputs) in front of `before`, with a new output of the type of `like`. */
@@ -315,7 +356,7 @@ static sbit_status sbit__cross_node(sbit__cross *x, const char *op_type, sbit_va
     return sbit_graph_add_node(x->graph, &desc, &node, error);
 }
 
-/* Clip(0, b) becomes Min(Relu, b / s). */
+/* Clip(0, b) becomes Min(Relu, b / s - taken). */
 static sbit_status sbit__cross_bound(sbit__cross *x, const sbit__cross_pair *pair,
                                      sbit_error *error)
 {
@@ -341,7 +382,7 @@ static sbit_status sbit__cross_bound(sbit__cross *x, const sbit__cross_pair *pai
         return sbit__fail_oom(error, (size_t)pair->a->out * sizeof *b);
     }
     for (int64_t c = 0; c < pair->a->out; c++) {
-        b[c] = (float)(bound / pair->s[c]);
+        b[c] = (float)(bound / pair->s[c] - pair->taken[c]);
     }
     bounds.data = b;
     snprintf(name, sizeof name, "%.250s_bound", sbit_graph_value(x->graph, to)->name);
@@ -354,16 +395,9 @@ static sbit_status sbit__cross_bound(sbit__cross *x, const sbit__cross_pair *pai
     return SBIT_OK;
 }
 
-static sbit_status sbit__cross_work(sbit__cross *x, sbit_error *error)
+static sbit_status sbit__cross_equalize(sbit__cross *x, sbit_error *error)
 {
     const int64_t rounds = sbit_options_int(x->options, "STEP.CROSS_LAYER.ROUNDS");
-    const size_t nodes = sbit_graph_node_limit(x->graph);
-    x->layers = (sbit__cross_layer *)sbit__arena_array(&x->arena, nodes, sizeof *x->layers);
-    x->pairs = (sbit__cross_pair *)sbit__arena_array(&x->arena, nodes, sizeof *x->pairs);
-    if (x->layers == NULL || x->pairs == NULL) {
-        return sbit__fail_oom(error, nodes * (sizeof *x->layers + sizeof *x->pairs));
-    }
-    SBIT__TRY(sbit__cross_find(x, error));
     for (int64_t i = 0; i < rounds && sbit__cross_round(x) > 1e-4; i++) {
         SBIT__TRY(sbit__progress(x->quant->ctx, "cross_layer", i, rounds, error));
     }
@@ -372,7 +406,7 @@ static sbit_status sbit__cross_work(sbit__cross *x, sbit_error *error)
         SBIT__TRY(sbit__cross_store(x, x->layers[i].weight, x->layers[i].w, error));
     }
     for (size_t i = 0; i < x->pair_count; i++) {
-        SBIT__TRY(sbit__cross_bias(x, &x->pairs[i], error));
+        SBIT__TRY(sbit__cross_divide(x, &x->pairs[i], x->pairs[i].a->bias, error));
         SBIT__TRY(sbit__cross_bound(x, &x->pairs[i], error));
     }
     sbit__log(x->quant->ctx, SBIT_LOG_INFO, "cross_layer: %u pairs of layers equalized",
@@ -380,19 +414,152 @@ static sbit_status sbit__cross_work(sbit__cross *x, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__cross_run(void *state, const sbit_options *options, const sbit_feed *feed,
-                                   sbit_error *error)
+/* >>step-bias-absorption */
+/* The least of each channel. */
+static sbit_status sbit__absorb_see(const sbit_walk_batch *batch, void *user, sbit_error *error)
+{
+    const sbit__cross_pair *pair = (const sbit__cross_pair *)user;
+    const sbit_tensor *y = batch->x;
+    int64_t tail = 1;
+    (void)error;
+    for (int32_t i = 2; pair->a->layer.conv && i < y->rank; i++) {
+        tail *= y->dims[i];
+    }
+    const int64_t count = batch->rows > 0 ? sbit_tensor_count(y) / batch->rows * batch->samples : 0;
+    for (int64_t i = 0; i < count; i++) {
+        double *least = &pair->taken[i / tail % pair->a->out];
+        const double here = (double)((const float *)y->data)[i];
+        *least = here < *least ? here : *least;
+    }
+    return SBIT_OK;
+}
+
+/* What is taken; nothing where a channel is not always positive. *channels: how many give. */
+static void sbit__absorb_limit(const sbit__cross *x, const sbit__cross_pair *pair, size_t *channels)
+{
+    double bound = (double)INFINITY;
+    if (pair->clip.idx != 0) {
+        sbit__cross_clip(x->graph, sbit_graph_node(x->graph, pair->clip), &bound);
+    }
+    for (int64_t c = 0; c < pair->a->out; c++) {
+        double *taken = &pair->taken[c];
+        if (pair->bound.idx != 0) {
+            bound = (double)((const float *)sbit_graph_value(x->graph, pair->bound)->constant.data)[c];
+        }
+        *taken = *taken < bound ? *taken : bound;
+        *taken = *taken > 0.0 && !isinf(*taken) ? *taken : 0.0; /* infinite: nothing was seen */
+        *channels += *taken > 0.0 ? 1 : 0;
+    }
+}
+
+/* b's bias takes its weights times what a's channels give. */
+static sbit_status sbit__absorb_give(sbit__cross *x, const sbit__cross_pair *pair, sbit_error *error)
+{
+    const sbit__cross_layer *b = pair->b;
+    const sbit__layer *l = &b->layer;
+    const int64_t window = l->conv ? l->kernel[0] * l->kernel[1] * l->kernel[2] : 1;
+    const int64_t in = b->in / l->groups; /* channels of a group */
+    const float *old = (const float *)sbit_graph_value(x->graph, b->bias)->constant.data;
+    float *bias = (float *)sbit__arena_array(&x->arena, (size_t)b->out, sizeof *bias);
+    if (bias == NULL) {
+        return sbit__fail_oom(error, (size_t)b->out * sizeof *bias);
+    }
+    for (int64_t row = 0; row < b->out; row++) {
+        double sum = (double)old[row];
+        for (int64_t k = 0; k < l->depth; k++) {
+            sum += (double)b->w[row * l->row_step + k * l->depth_step] *
+                   pair->taken[row / l->rows * in + k / window];
+        }
+        bias[row] = (float)sum;
+    }
+    return sbit__cross_store(x, b->bias, bias, error);
+}
+
+static sbit_status sbit__absorb_find(sbit__cross *x, const sbit_feed *feed, size_t *channels, sbit_error *error)
+{
+    sbit_walk *walk = NULL;
+    SBIT__TRY(sbit_walk_create(x->quant, feed, NULL, &walk, error));
+    sbit_status status = SBIT_OK;
+    for (size_t i = 0; i < x->pair_count && status == SBIT_OK; i++) {
+        sbit__cross_pair *pair = &x->pairs[i];
+        const sbit_node *node = pair->a->layer.node;
+        for (int64_t c = 0; c < pair->a->out; c++) {
+            pair->taken[c] = (double)INFINITY;
+        }
+        status = sbit__walk_to_value(walk, sbit__cross_reader(x->graph, node)->id, node->outputs[0],
+                                     sbit__absorb_see, pair, error);
+        sbit__absorb_limit(x, pair, channels);
+    }
+    sbit_walk_destroy(walk);
+    return status;
+}
+
+static sbit_status sbit__cross_absorb(sbit__cross *x, const sbit_feed *feed, sbit_error *error)
+{
+    size_t channels = 0;
+    SBIT__TRY(sbit__absorb_find(x, feed, &channels, error));
+    for (size_t i = 0; i < x->pair_count && channels > 0; i++) {
+        const sbit__cross_pair *pair = &x->pairs[i];
+        SBIT__TRY(sbit__absorb_give(x, pair, error));
+        SBIT__TRY(sbit__cross_divide(x, pair, pair->a->bias, error));
+        SBIT__TRY(sbit__cross_divide(x, pair, pair->bound, error));
+        SBIT__TRY(sbit__cross_bound(x, pair, error));
+    }
+    sbit__log(x->quant->ctx, SBIT_LOG_INFO, "bias_absorption: %u channels between %u pairs of layers",
+              (unsigned)channels, (unsigned)x->pair_count);
+    return SBIT_OK;
+}
+
+/* >>step-cross-layer run */
+static sbit_status sbit__cross_work(sbit__cross *x, const sbit_feed *feed, sbit_error *error)
+{
+    const size_t nodes = sbit_graph_node_limit(x->graph);
+    x->layers = (sbit__cross_layer *)sbit__arena_array(&x->arena, nodes, sizeof *x->layers);
+    x->pairs = (sbit__cross_pair *)sbit__arena_array(&x->arena, nodes, sizeof *x->pairs);
+    if (x->layers == NULL || x->pairs == NULL) {
+        return sbit__fail_oom(error, nodes * (sizeof *x->layers + sizeof *x->pairs));
+    }
+    SBIT__TRY(sbit__cross_find(x, error));
+    return x->absorbs ? sbit__cross_absorb(x, feed, error) : sbit__cross_equalize(x, error);
+}
+
+static sbit_status sbit__cross_begin(void *state, const sbit_options *options, const sbit_feed *feed, bool absorbs,
+                                     sbit_error *error)
 {
     sbit__cross x;
-    (void)feed;
     memset(&x, 0, sizeof x);
     x.quant = (sbit_quant *)state;
     x.graph = sbit_quant_float_graph(x.quant);
     x.options = options;
+    x.absorbs = absorbs;
     sbit__arena_init(&x.arena, sbit_ctx_allocator(x.quant->ctx));
-    const sbit_status status = sbit__cross_work(&x, error);
+    const sbit_status status = sbit__cross_work(&x, feed, error);
     sbit__arena_deinit(&x.arena);
     return status;
+}
+
+static sbit_status sbit__cross_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                   sbit_error *error)
+{
+    return sbit__cross_begin(state, options, feed, false, error);
+}
+
+static sbit_status sbit__absorb_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                    sbit_error *error)
+{
+    return sbit__cross_begin(state, options, feed, true, error);
+}
+
+SBIT__FN const sbit_step_row *sbit__step_bias_absorption(void)
+{
+    static const sbit_step_row row = {
+        {"bias_absorption", "what channels between two layers always have above 0 goes into the second's bias",
+         SBIT_TARGET_WEIGHT, NULL, 0},
+        SBIT_STAGE_FLOAT_GRAPH,
+        true,
+        sbit__absorb_run,
+    };
+    return &row;
 }
 
 SBIT__FN const sbit_step_row *sbit__step_cross_layer(void)

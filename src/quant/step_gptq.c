@@ -580,24 +580,24 @@ static sbit_status sbit__gptq_shift(sbit__gptq *t, const sbit_unit *unit, const 
                                 (size_t)(l->groups * l->rows), error);
 }
 
-/* What the halves say of each other; then they are one. */
-static void sbit__gptq_halves(sbit__gptq *t, sbit__gram *gram, bool bias)
+/* What the halves say of each other, about their means if so said; then they are one. */
+static void sbit__gptq_halves(sbit__gptq *t, sbit__gram *gram, bool about)
 {
     if (gram->count <= 0.0 || gram->other->count <= 0.0) { /* one sample */
         sbit__gram_merge(gram);
         return;
     }
-    if (bias) {
+    if (about) {
         sbit__gram_center(gram);
         sbit__gram_center(gram->other);
     }
     sbit__gptq_trust(t, gram);
-    if (bias) {
+    if (about) {
         sbit__gram_uncenter(gram);
         sbit__gram_uncenter(gram->other);
     }
     sbit__gram_merge(gram);
-    sbit__log(t->quant->ctx, SBIT_LOG_INFO, "gptq: '%s': %.2f of a correction damped by %.4f",
+    sbit__log(t->quant->ctx, SBIT_LOG_INFO, "weight of '%s': %.2f of a correction damped by %.4f",
               t->layer->node->name, t->share, t->ridge);
 }
 
@@ -636,10 +636,11 @@ static sbit_status sbit__gptq_layer(sbit__gptq *t, const sbit__round_units *unit
     t->damping = sbit_options_float(units->options, "STEP.GPTQ.DAMPING") * (few > 1.0 ? few : 1.0);
     t->ridge = t->damping;
     t->share = 1.0;
+    const bool about = bias || t->nearest; /* compensate fits biases itself */
     if (gram->other != NULL) {
-        sbit__gptq_halves(t, gram, bias);
+        sbit__gptq_halves(t, gram, about);
     }
-    if (bias) {
+    if (about) {
         sbit__gram_center(gram);
     }
     for (t->group = 0; t->group < t->layer->groups; t->group++) {
