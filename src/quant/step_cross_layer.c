@@ -553,7 +553,7 @@ static sbit_status sbit__absorb_run(void *state, const sbit_options *options, co
 SBIT__FN const sbit_step_row *sbit__step_bias_absorption(void)
 {
     static const sbit_step_row row = {
-        {"bias_absorption", "what channels between two layers always have above 0 goes into the second's bias",
+        {"bias_absorption", "what channels always have above 0 goes into the bias of the layer behind",
          SBIT_TARGET_WEIGHT, NULL, 0},
         SBIT_STAGE_FLOAT_GRAPH,
         true,
