@@ -453,6 +453,27 @@ TEST(convolutions)
     }
 }
 
+/* The session of a loss of `at` and the gradients of all r->count inputs. */
+static void chain_session(grad_run *r, sbit_value_id at, sbit_rng *rng, bool plain)
+{
+    sbit_value_id grads[4], results[5];
+    sbit_session_desc desc;
+    r->loss = grad_loss(&r->b, r->dtype, &at, 1, rng);
+    if (r->b.failed || !build_do(&r->b,
+                                 sbit_graph_add_gradients(r->b.graph, r->loss, r->inputs, r->count,
+                                                          grads, &r->b.error),
+                                 "gradients")) {
+        return;
+    }
+    results[0] = r->loss;
+    memcpy(results + 1, grads, sizeof grads);
+    memset(&desc, 0, sizeof desc);
+    desc.outputs = results;
+    desc.output_count = r->count + 1;
+    desc.disable_fusion = plain;
+    build_do(&r->b, sbit_session_create(r->b.graph, &desc, &r->session, &r->b.error), "session");
+}
+
 /* Sessions of x -> Conv 1x1 -> the form -> Conv 1x1 -> loss: the form stands between others with
  * channels last, however few there are. */
 static void conv_chain(grad_run *r, const conv_form *f, sbit_dtype dtype, int32_t threads, bool plain)
@@ -460,7 +481,7 @@ static void conv_chain(grad_run *r, const conv_form *f, sbit_dtype dtype, int32_
     sbit_rng rng = sbit_rng_seed(11);
     char dims[4][32];
     int x[4], w[4];
-    sbit_value_id at = {0}, grads[4], results[5];
+    sbit_value_id at = {0};
     memset(r, 0, sizeof *r);
     r->dtype = dtype;
     r->count = 4;
@@ -485,20 +506,7 @@ static void conv_chain(grad_run *r, const conv_form *f, sbit_dtype dtype, int32_
                     : build_node(&r->b, "Conv", i == 2 ? "form" : "beside", pair, 2, attrs,
                                  i == 2 ? 4 : 0);
     }
-    r->loss = grad_loss(&r->b, dtype, &at, 1, &rng);
-    if (r->b.failed ||
-        !build_do(&r->b, sbit_graph_add_gradients(r->b.graph, r->loss, r->inputs, 4, grads, &r->b.error),
-                  f->w)) {
-        return;
-    }
-    results[0] = r->loss;
-    memcpy(results + 1, grads, sizeof grads);
-    sbit_session_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.outputs = results;
-    desc.output_count = 5;
-    desc.disable_fusion = plain;
-    build_do(&r->b, sbit_session_create(r->b.graph, &desc, &r->session, &r->b.error), "session");
+    chain_session(r, at, &rng, plain);
 }
 
 /* How many gradients of convolutions a session computes, and how many with channels last. */
@@ -638,6 +646,69 @@ TEST(pools)
     grad_check(&average);
     grad_case most = grad_of("GlobalMaxPool", "2,3,4,5", NULL, NULL);
     grad_check(&most);
+}
+
+/* x -> Conv 1x1 -> a pool -> Conv 1x1: 70 channels are two units. */
+static void pool_chain(grad_run *r, const char *op_type, const sbit_attr *attrs, size_t attr_count,
+                       sbit_dtype dtype, int32_t threads, bool plain)
+{
+    static const char *const dims[] = {"3,5,7,6", "70,5,1,1", "4,70,1,1"};
+    sbit_rng rng = sbit_rng_seed(12);
+    memset(r, 0, sizeof *r);
+    r->dtype = dtype;
+    r->count = 3;
+    build_begin_threads(&r->b, 19, threads);
+    for (int i = 0; i < 3; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "x%d", i);
+        r->data[i] = grad_tensor(dtype, dims[i], &rng, -1, 1);
+        r->inputs[i] = build_input(&r->b, name, dtype, dims[i]);
+    }
+    sbit_value_id at = build_binary(&r->b, "Conv", "first", r->inputs[0], r->inputs[1]);
+    at = build_node(&r->b, op_type, "pool", &at, 1, attrs, attr_count);
+    at = build_binary(&r->b, "Conv", "second", at, r->inputs[2]);
+    chain_session(r, at, &rng, plain);
+}
+
+TEST(pools_have_gradients_with_channels_last)
+{
+    static const int64_t two[] = {2, 2}, three[] = {3, 3}, uneven[] = {0, 1, 1, 0};
+    static const char *const pools[] = {"MaxPool", "AveragePool", "AveragePool", "GlobalMaxPool"};
+    for (size_t i = 0; i < COUNT(pools); i++) {
+        const sbit_attr attrs[4] = {build_ints("kernel_shape", three, 2), build_ints("strides", two, 2),
+                                    build_ints("pads", uneven, 4),
+                                    build_int("count_include_pad", i == 2)};
+        grad_run runs[4]; /* float64; float32 as the graph says, with one and with three threads */
+        bool ok = true;
+        int last = 0;
+        for (int k = 0; k < 4; k++) {
+            pool_chain(&runs[k], pools[i], attrs, i == 0 ? 3 : i == 3 ? 0 : 4, k == 0 ? SBIT_F64 : SBIT_F32,
+                       k == 3 ? 3 : 1, k < 2);
+            ok = ok && !runs[k].b.failed && grad_feed(&runs[k]);
+        }
+        sbit_node_profile nodes[64];
+        const size_t count = ok ? sbit_session_profile(runs[2].session, nodes, COUNT(nodes)) : 0;
+        for (size_t n = 0; n < count; n++) {
+            last += nodes[n].lowered != NULL && strcmp(nodes[n].lowered->op_type, "PoolGrad") == 0 &&
+                            sbit_node_int(nodes[n].lowered, "channels_last", 0) == 1
+                        ? 1
+                        : 0;
+        }
+        CHECK_EQ_I64(last, 1);
+        for (size_t at = 1; ok && at < 4; at++) {
+            const sbit_tensor *want = &sbit_session_output(runs[0].session, at)->tensor;
+            const sbit_tensor *one = &sbit_session_output(runs[2].session, at)->tensor;
+            for (int k = 1; k < 3; k++) {
+                grad_near(pools[i], k, want, &sbit_session_output(runs[k].session, at)->tensor);
+            }
+            CHECK_MSG(memcmp(one->data, sbit_session_output(runs[3].session, at)->tensor.data,
+                             sbit_tensor_bytes(one)) == 0,
+                      "%s: gradient %d depends on the number of threads", pools[i], (int)at - 1);
+        }
+        for (int k = 0; k < 4; k++) {
+            grad_end(&runs[k]);
+        }
+    }
 }
 
 TEST(reductions)

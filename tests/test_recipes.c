@@ -1,7 +1,7 @@
 /* split */
 /* test_recipes.c: what steps, formats and training make of one another. */
 #include "../src/quant/quant_private.h"
-#include "../src/train/train_api.h"
+#include "../src/train/train_private.h"
 #include "test.h"
 #include "build_graph.h"
 
@@ -172,6 +172,128 @@ TEST(training_replaces_what_steps_decided)
     }
     sbit_trainer_destroy(t);
     recipe_end(&r);
+}
+
+/* ---- channels last */
+
+enum {
+    PICTURES = 6
+};
+
+/* Conv, Relu, MaxPool, Conv, Relu, GlobalAveragePool, Gemm. */
+static void picture_graph(build *b)
+{
+    const int64_t two[2] = {2, 2};
+    const sbit_attr pool[2] = {build_ints("kernel_shape", two, 2), build_ints("strides", two, 2)};
+    const sbit_attr flat = build_int("axis", 1);
+    sbit_value_id at = build_input(b, "x", SBIT_F32, "N,3,12,12");
+    at = build_binary(b, "Conv", "first", at, build_weights(b, "first.weight", "70,3,3,3", 3));
+    at = build_unary(b, "Relu", "relu", at);
+    at = build_node(b, "MaxPool", "pool", &at, 1, pool, 2);
+    at = build_binary(b, "Conv", "second", at, build_weights(b, "second.weight", "20,70,3,3", 4));
+    at = build_unary(b, "GlobalAveragePool", "mean", build_unary(b, "Relu", "relu2", at));
+    at = build_node(b, "Flatten", "flat", &at, 1, &flat, 1);
+    build_output(b, recipe_gemm(b, "last", at, 20, 2, "2", 7));
+}
+
+/* How many quantizers, gradients of them and of pools have channels last. */
+static int picture_layouts(const sbit_trainer *t)
+{
+    sbit_node_profile nodes[128];
+    int last = 0;
+    const size_t count = sbit_session_profile(t->session, nodes, SBIT__COUNT_OF(nodes));
+    CHECK(count <= SBIT__COUNT_OF(nodes));
+    for (size_t i = 0; i < count && i < SBIT__COUNT_OF(nodes); i++) {
+        const sbit_node *node = nodes[i].lowered;
+        const char *name = node != NULL ? node->op_type : "";
+        last += (strcmp(name, "External") == 0 || strcmp(name, "ExternalGrad") == 0 ||
+                 strcmp(name, "PoolGrad") == 0) &&
+                        sbit_node_int(node, "channels_last", 0) != 0
+                    ? 1
+                    : 0;
+    }
+    return last;
+}
+
+/* One step: a sum of what the parameters are then. */
+static double picture_step(const char *text, int32_t threads, int *last)
+{
+    static float x[PICTURES * 3 * 12 * 12];
+    static int64_t y[PICTURES];
+    sbit_rng rng = sbit_rng_seed(8);
+    recipe r;
+    sbit_trainer *t = NULL;
+    sbit_train_desc desc;
+    sbit_feed_desc feed;
+    sbit_qconfig *config = NULL;
+    double sum = 0.0;
+    memset(&r, 0, sizeof r);
+    memset(&desc, 0, sizeof desc);
+    memset(&feed, 0, sizeof feed);
+    build_begin_threads(&r.b, 21, threads);
+    picture_graph(&r.b);
+    for (int i = 0; i < PICTURES * 432; i++) {
+        x[i] = sbit_rng_normal(&rng);
+    }
+    for (int i = 0; i < PICTURES; i++) {
+        y[i] = i % 2;
+    }
+    r.inputs = build_tensor(SBIT_F32, "6,3,12,12", x);
+    r.targets = build_tensor(SBIT_I64, "6", y);
+    r.batch.samples = PICTURES;
+    r.batch.inputs = feed.inputs = &r.inputs;
+    r.batch.targets = &r.targets;
+    r.batch.input_count = r.batch.target_count = feed.input_count = 1;
+    feed.batch = PICTURES;
+    desc.learning_rate = 0.05f;
+    build *b = &r.b;
+    if (!b->failed && build_do(b, sbit_feed_of_tensors(b->ctx, &feed, &r.feed, &b->error), "feed") &&
+        build_do(b, sbit_qconfig_read(b->ctx, text, strlen(text), &config, &b->error), "config") &&
+        build_do(b, sbit_quant_create(b->graph, config, &r.quant, &b->error), "quant") &&
+        build_do(b, sbit_quant_calibrate(r.quant, &r.feed, &b->error), "calibrate") &&
+        build_do(b, sbit_quant_calc_qparams(r.quant, false, false, false, &b->error), "calc") &&
+        build_do(b, sbit_trainer_create_qat(r.quant, &desc, &t, &b->error), "trainer") &&
+        build_do(b, sbit_trainer_step(t, &r.batch, NULL, &b->error), "step")) {
+        *last = picture_layouts(t);
+        for (size_t p = 0; p < sbit_trainer_parameter_count(t); p++) {
+            const sbit_tensor w = sbit_trainer_parameter(t, p).data;
+            for (int64_t i = 0; i < sbit_tensor_count(&w); i++) { /* one order: exact */
+                sum += (double)((const float *)w.data)[i] * (double)(i % 97 + 1);
+            }
+        }
+    }
+    sbit_trainer_destroy(t);
+    sbit_qconfig_destroy(config);
+    recipe_end(&r);
+    return sum;
+}
+
+/* Quantizers of one scale take activations as convolutions leave them, those of many do not; with any
+ * number of threads the same numbers come out. */
+TEST(quantized_training_keeps_channels_last)
+{
+    static const struct {
+        const char *weights, *activations, *scheme;
+        int last;
+    } kinds[] = {{"lsq", "lsq", "per-tensor-affine", 7}, /* of the picture, the pool, the mean; the pool's */
+                 {"lsq+", "lsq+", "per-tensor-affine", 7},
+                 {"dorefa", "pact", "per-tensor-affine", 7},
+                 {"uniform", "uniform", "per-tensor-symmetric", 5}, /* the picture has no gradient */
+                 {"lsq", "lsq", "per-channel-symmetric", 1}};
+    for (size_t i = 0; i < SBIT__COUNT_OF(kinds); i++) {
+        char text[400];
+        int last[2] = {0, 0};
+        snprintf(text, sizeof text,
+                 "PLACEMENT: sparsebit\n"
+                 "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: %s, BIT: 4}}\n"
+                 "A: {QSCHEME: %s, QUANTIZER: {TYPE: %s, BIT: 4}}\n",
+                 kinds[i].weights, kinds[i].scheme, kinds[i].activations);
+        const double one = picture_step(text, 1, &last[0]);
+        const double three = picture_step(text, 3, &last[1]);
+        CHECK_MSG(one != 0.0 && one == three, "%s: %.17g, %.17g", kinds[i].activations, one, three);
+        CHECK_MSG(last[0] == kinds[i].last, "%s %s: %d", kinds[i].activations, kinds[i].scheme, last[0]);
+        CHECK(last[1] == last[0]);
+    }
 }
 
 /* ---- biases */

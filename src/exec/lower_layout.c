@@ -954,6 +954,7 @@ static sbit_status sbit__layout_training(sbit__lowering *lower, const sbit_node 
                   {"ConvWeightGrad", 3u, false},
                   {"BatchNormTrain", 1u, true},
                   {"BatchNormGrad", 3u, true},
+                  {"PoolGrad", 3u, true},
                   {"External", 1u, true},
                   {"ExternalGrad", 3u, true}};
     const sbit__external *functions = sbit__external_of(node);

@@ -28,17 +28,65 @@ static float sbit__dorefa_most(const sbit_observation *x)
     return most > FLT_MIN ? most : 1.0f;
 }
 
+enum {
+    SBIT__DOREFA_GRAIN = 4096 /* elements for a thread: tanhf is slow */
+};
+
+typedef struct sbit__dorefa_task {
+    const sbit_quantizer_call *call;
+    const sbit_observation *x;
+    const float *dy;
+    float *y; /* dx */
+    float most;
+} sbit__dorefa_task;
+
+static void sbit__dorefa_domain_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__dorefa_task *task = (const sbit__dorefa_task *)user;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        task->y[i] = tanhf(task->x->data[i]) / task->most;
+    }
+}
+
+/* As far as runs reach into the range. */
+static void sbit__dorefa_backward_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__dorefa_task *task = (const sbit__dorefa_task *)user;
+    const sbit_quantizer_call *call = task->call;
+    const float qmin = (float)call->grid->qmin, qmax = (float)call->grid->qmax, most = task->most;
+    sbit_runs runs = sbit_runs_of(&task->x->parts);
+    (void)worker;
+    while (sbit_runs_next(&runs) && runs.at < end) {
+        const float scale = call->scale[runs.part], zp = (float)call->zero_point[runs.part];
+        const int64_t from = runs.at > begin ? runs.at : begin;
+        const int64_t to = runs.at + runs.count < end ? runs.at + runs.count : end;
+        for (int64_t i = from; i < to; i++) {
+            const float t = tanhf(task->x->data[i]);
+            const float q = nearbyintf(t / most / scale) + zp;
+            task->y[i] = q >= qmin && q <= qmax ? task->dy[i] * (1.0f - t * t) / most : 0.0f;
+        }
+    }
+}
+
+static void sbit__dorefa_run(const sbit_quantizer_call *call, const sbit_observation *x,
+                             const float *dy, float *y, sbit__range_fn range)
+{
+    sbit__dorefa_task task;
+    task.call = call;
+    task.x = x;
+    task.dy = dy;
+    task.y = y;
+    task.most = sbit__dorefa_most(x);
+    sbit__parallel_range(call->ctx, sbit_parts_elements(&x->parts), SBIT__DOREFA_GRAIN, range, &task);
+}
+
 static sbit_status sbit__dorefa_domain(void *state, const sbit_quantizer_call *call,
                                        const sbit_observation *x, float *y, sbit_error *error)
 {
-    const int64_t n = sbit_parts_elements(&x->parts);
-    const float most = sbit__dorefa_most(x);
     (void)state;
-    (void)call;
     (void)error;
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = tanhf(x->data[i]) / most;
-    }
+    sbit__dorefa_run(call, x, NULL, y, sbit__dorefa_domain_range);
     return SBIT_OK;
 }
 
@@ -120,19 +168,9 @@ static sbit_status sbit__dorefa_backward(void *state, const sbit_quantizer_call 
                                          const sbit_observation *x, const float *dy, float *dx,
                                          sbit_error *error)
 {
-    const float qmin = (float)call->grid->qmin, qmax = (float)call->grid->qmax;
-    const float most = sbit__dorefa_most(x);
-    sbit_runs runs = sbit_runs_of(&x->parts);
     (void)state;
     (void)error;
-    while (sbit_runs_next(&runs)) {
-        const float scale = call->scale[runs.part], zp = (float)call->zero_point[runs.part];
-        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
-            const float t = tanhf(x->data[i]);
-            const float q = nearbyintf(t / most / scale) + zp;
-            dx[i] = q >= qmin && q <= qmax ? dy[i] * (1.0f - t * t) / most : 0.0f;
-        }
-    }
+    sbit__dorefa_run(call, x, dy, dx, sbit__dorefa_backward_range);
     return SBIT_OK;
 }
 

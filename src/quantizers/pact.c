@@ -11,7 +11,11 @@
  *
  * State: float alpha, gradient; whether negatives are kept.
  */
+#include "../kernels/last_private.h"
+#include "../kernels/rows_private.h"
 #include "quantizers_private.h"
+
+#include <math.h> /* INFINITY, nextafterf */
 
 #define SBIT__PACT_LEAST 1e-6f /* alpha does not vanish or turn */
 
@@ -73,24 +77,73 @@ static sbit_status sbit__pact_forward(void *state, const sbit_quantizer_call *ca
     return SBIT_OK;
 }
 
+/* What passes the range, and the sum of what does not, in pieces that do not depend on threads. */
+enum {
+    SBIT__PACT_PIECES = 64,    /* at most */
+    SBIT__PACT_PIECE = 16384, /* elements, at least */
+    SBIT__PACT_BLOCK = 256    /* that are added up as floats */
+};
+
+typedef struct sbit__pact_task {
+    sbit_ctx *ctx;
+    const float *x, *dy;
+    float *dx, lower, alpha;
+    bool both;
+    int64_t count, piece;
+    double sums[SBIT__PACT_PIECES];
+} sbit__pact_task;
+
+static void sbit__pact_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    sbit__pact_task *task = (sbit__pact_task *)user;
+    const sbit__last_kernels *last = sbit__last_of(task->ctx);
+    const sbit_kernels *kernels = sbit__kernels(task->ctx);
+    /* slope_inside leaves its limits out */
+    const float under_alpha = nextafterf(task->alpha, -INFINITY), over_alpha = nextafterf(task->alpha, INFINITY);
+    const float under = nextafterf(task->lower, -INFINITY), over = nextafterf(task->lower, INFINITY);
+    float part[SBIT__PACT_BLOCK];
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t stop = sbit__smaller((i + 1) * task->piece, task->count);
+        double sum = 0.0;
+        for (int64_t at = i * task->piece; at < stop; at += SBIT__PACT_BLOCK) {
+            const int64_t n = sbit__smaller(stop - at, SBIT__PACT_BLOCK);
+            const float *x = task->x + at, *dy = task->dy + at;
+            last->slope_inside(n, dy, x, under_alpha, NAN, part); /* no upper limit */
+            sum += (double)kernels->f32_sum(n, part);
+            if (task->both) {
+                last->slope_inside(n, dy, x, -INFINITY, over, part);
+                sum -= (double)kernels->f32_sum(n, part);
+            }
+            last->slope_inside(n, dy, x, under, over_alpha, task->dx + at);
+        }
+        task->sums[i] = sum;
+    }
+}
+
 static sbit_status sbit__pact_backward(void *state, const sbit_quantizer_call *call,
                                        const sbit_observation *x, const float *dy, float *dx,
                                        sbit_error *error)
 {
     sbit__pact *s = (sbit__pact *)state;
-    const float alpha = sbit__pact_alpha(s), lower = s->both ? -alpha : 0.0f;
-    const int64_t n = sbit_parts_elements(&x->parts);
+    sbit__pact_task task;
     double sum = 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        const double g = (double)dy[i];
-        sum += x->data[i] >= alpha ? g : 0.0;
-        sum -= s->both && x->data[i] <= lower ? g : 0.0;
-    }
+    task.ctx = call->ctx;
+    task.x = x->data;
+    task.dy = dy;
+    task.dx = dx;
+    task.alpha = sbit__pact_alpha(s);
+    task.lower = s->both ? -task.alpha : 0.0f;
+    task.both = s->both;
+    task.count = sbit_parts_elements(&x->parts);
+    task.piece = sbit__larger(sbit__div_up(task.count, SBIT__PACT_PIECES), SBIT__PACT_PIECE);
+    const int64_t pieces = sbit__div_up(task.count, task.piece);
     SBIT__TRY(sbit__pact_scale(s, call, error));
-    sbit__straight_backward(call, x, call->scale, call->zero_point, dy, dx, NULL, NULL);
-    for (int64_t i = 0; i < n; i++) {
-        dx[i] = x->data[i] < lower || x->data[i] > alpha ? 0.0f : dx[i];
+    sbit__parallel_range(call->ctx, pieces, 1, sbit__pact_range, &task);
+    for (int64_t i = 0; i < pieces; i++) {
+        sum += task.sums[i];
     }
+    sbit__straight_backward(call, x, call->scale, call->zero_point, dx, dx, NULL, NULL);
     s->gradient += (float)sum;
     return SBIT_OK;
 }
