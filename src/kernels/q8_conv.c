@@ -5,7 +5,8 @@
  * band's input rows are first copied between borders filled with the zero point, so that all
  * pixels are alike: pixel p begins at row[p], tap t lies offsets[t] from there. With one group and
  * no dilation along the row the taps of a row are one run. Panels of columns outside, pixels
- * inside, so that a panel stays in the cache.
+ * inside, so that a panel stays in the cache. Where padding is 0, nothing is copied: pixels that see
+ * the same taps go together, of some images if those are small, and taps on padding are left out.
  *   v = sum x * w - zw * sum x + bias',   bias' = bias - zx * sum w + taps * depth * zx * zw
  * which is sum (x - zx) * (w - zw) + bias; uint8 weights are shifted to int8.
  */
@@ -17,13 +18,29 @@
 enum {
     SBIT__Q8_BAND_BYTES = 64 * 1024, /* of input */
     SBIT__Q8_BAND_PIXELS = 320,
+    SBIT__Q8_SKIP_PIXELS = 1024, /* of a band of several images */
+    SBIT__Q8_FEW_PIXELS = 256,   /* of a unit of small images, unless they are as many */
     SBIT__Q8_STRIP_BYTES = 256 * 1024, /* of a band between two convolutions */
     SBIT__Q8_WIDEST = 64,                /* panel that pack_rows knows */
     SBIT__Q8_HEAD = 128,                 /* bytes in front of the packed weights of a group */
     SBIT__Q8_ADDED = 64,                 /* of these */
+    SBIT__Q8_LISTED = 128,       /* multiplications that take as long as putting a pixel into a list */
     SBIT__Q8_SLACK = 64,                 /* bytes that may be read behind a band */
     SBIT__Q8_WORTH_A_THREAD = 256 * 1024 /* multiplications */
 };
+
+/* Pixels of a unit that see the same taps: `count` from `first` on in its lists. */
+typedef struct sbit__q8_class {
+    int64_t first, count;
+    int64_t top, taps, left, across; /* rows and columns of the kernel: the first, how many */
+} sbit__q8_class;
+
+/* What a worker's lists hold: of a unit like this. */
+typedef struct sbit__q8_list {
+    const uint8_t *base;
+    int64_t rows, images, band; /* band: -1 if nothing is cut above or below */
+    int64_t classes, count;
+} sbit__q8_list;
 
 /* >>plan */
 
@@ -106,11 +123,94 @@ static int64_t sbit__q8_band_bytes(const sbit__q8_conv *conv, int64_t rows)
            sbit__q8_reach(shape, 2, shape->out[2]) * shape->in_channels;
 }
 
+/* Outputs from `at` on along an axis, before `end`, that see the same taps: returns behind the last,
+ * and the `count` taps from `first` on. */
+static int64_t sbit__q8_alike(const sbit__conv_shape *shape, int axis, int64_t at, int64_t end,
+                              int64_t *first, int64_t *count)
+{
+    const int64_t dilation = shape->dilation[axis], kernel = shape->kernel[axis];
+    for (int64_t p = at; p < end; p++) {
+        const int64_t base = p * shape->stride[axis] - shape->pad_begin[axis];
+        const int64_t inside = sbit__larger(sbit__div_up(shape->in[axis] - base, dilation), 0);
+        const int64_t from = sbit__smaller(base < 0 ? sbit__div_up(-base, dilation) : 0, kernel);
+        const int64_t taps = sbit__larger(sbit__smaller(inside, kernel) - from, 0);
+        if (p > at && (from != *first || taps != *count)) {
+            return p;
+        }
+        *first = from;
+        *count = taps;
+    }
+    return end;
+}
+
+/* Classes of pixels along an axis. */
+static int64_t sbit__q8_axis_classes(const sbit__conv_shape *shape, int axis)
+{
+    int64_t classes = 0, first = 0, count = 0;
+    for (int64_t at = 0; at < shape->out[axis]; classes++) {
+        at = sbit__q8_alike(shape, axis, at, shape->out[axis], &first, &count);
+    }
+    return classes;
+}
+
+/* What is computed by classes, in tiles of 4 pixels, and the lists are less than all taps. */
+static bool sbit__q8_skipping_pays(const sbit__q8_conv *conv)
+{
+    const sbit__conv_shape *s = &conv->shape;
+    int64_t work = 0, top = 0, left = 0, taps = 0, across = 0;
+    for (int64_t h = 0, h1 = 0; h < s->out[1]; h = h1) {
+        h1 = sbit__q8_alike(s, 1, h, s->out[1], &top, &taps);
+        for (int64_t w = 0, w1 = 0; w < s->out[2]; w = w1) {
+            w1 = sbit__q8_alike(s, 2, w, s->out[2], &left, &across);
+            const int64_t pixels = (h1 - h) * (w1 - w) * (conv->mates > 1 ? 1 : conv->images);
+            work += sbit__div_up(pixels, 4) * 4 * taps * across * (conv->mates > 1 ? conv->images : 1);
+        }
+    }
+    const int64_t pixels = s->out[1] * s->out[2] * conv->images;
+    const int64_t macs = s->in_channels * s->out_channels;
+    const int64_t all = pixels * s->kernel[1] * s->kernel[2] * macs;
+    return work * macs + pixels * SBIT__Q8_LISTED < all - all / 100;
+}
+
+/* Padding that is 0 is never read: pixels that see the same taps go together. Tiles of few columns
+ * want pixels evenly apart: those of several images are. */
+static void sbit__q8_plan_skipping(const sbit_ctx *ctx, sbit__q8_conv *conv)
+{
+    const sbit__q8_kernels *kernels = sbit__q8_of(ctx);
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t pixels = s->out[1] * s->out[2], threads = sbit_ctx_threads(ctx);
+    const int64_t units = threads > 1 ? 4 * threads : 1; /* at least, where there are as many images */
+    const int64_t rest = s->out_channels % kernels->panel;
+    int64_t narrow = kernels->panel;
+    for (int64_t left = rest; left > 0; left -= narrow) {
+        narrow = sbit__q8_panel(kernels, left);
+    }
+    conv->images = 1;
+    conv->classes = 0;
+    conv->mates = narrow == kernels->panel ? 1 : narrow * 4 == kernels->panel ? 4 : 2;
+    conv->skips = conv->zero_pads && conv->copies && conv->merges && !conv->has_factor &&
+                  s->in_channels % 4 == 0 && s->kernel[0] == 1 && s->in[0] == 1 &&
+                  s->out[0] == 1 && pixels > 0 && s->batch >= conv->mates;
+    if (!conv->skips) {
+        return;
+    }
+    conv->images = conv->mates;
+    while (conv->images * pixels < SBIT__Q8_FEW_PIXELS &&
+           2 * conv->images <= sbit__larger(s->batch / units, conv->mates)) {
+        conv->images *= 2;
+    }
+    conv->classes = sbit__q8_axis_classes(s, 1) * sbit__q8_axis_classes(s, 2);
+    conv->skips = sbit__q8_skipping_pays(conv);
+    conv->images = conv->skips ? conv->images : 1;
+    conv->copies = !conv->skips;
+}
+
 static void sbit__q8_plan_units(const sbit_ctx *ctx, sbit__q8_conv *conv)
 {
     const sbit__conv_shape *shape = &conv->shape;
     const int64_t threads = sbit_ctx_threads(ctx), height = shape->out[1];
-    const int64_t images = shape->batch * shape->out[0];
+    const int64_t images = sbit__div_up(shape->batch, conv->images) * shape->out[0];
+    const int64_t most = conv->images > 1 ? (int64_t)SBIT__Q8_SKIP_PIXELS : (int64_t)SBIT__Q8_BAND_PIXELS;
     const int64_t panels =
         conv->depthwise ? 1 : sbit__div_up(conv->columns, sbit__q8_of(ctx)->panel);
     const int64_t row_macs =
@@ -122,13 +222,14 @@ static void sbit__q8_plan_units(const sbit_ctx *ctx, sbit__q8_conv *conv)
         return;
     }
     while (rows < height &&
-           (conv->depthwise || (rows + 1) * shape->out[2] <= SBIT__Q8_BAND_PIXELS) &&
-           sbit__q8_band_bytes(conv, rows + 1) <= SBIT__Q8_BAND_BYTES) {
+           (conv->depthwise || conv->images * (rows + 1) * shape->out[2] <= most) &&
+           conv->images * sbit__q8_band_bytes(conv, rows + 1) <= SBIT__Q8_BAND_BYTES) {
         rows++;
     }
     conv->parts = 1;
     if (threads > 1) {
-        const int64_t work = sbit__larger(images * height * row_macs / SBIT__Q8_WORTH_A_THREAD, 1);
+        const int64_t work =
+            sbit__larger(shape->batch * shape->out[0] * height * row_macs / SBIT__Q8_WORTH_A_THREAD, 1);
         const int64_t units = sbit__smaller(work, 2 * threads);
         const int64_t bands = sbit__div_up(units, images);
         rows = sbit__smaller(rows, sbit__larger(height / bands, sbit__div_up(20, shape->out[2])));
@@ -155,6 +256,7 @@ SBIT__FN void sbit__q8_conv_plan(const sbit_ctx *ctx, sbit__q8_conv *conv)
     conv->taps = conv->merges ? kernel / shape->kernel[2] : kernel;
     conv->shares = 1;
     conv->copies = sbit__q8_has_border(shape) || (!conv->depthwise && conv->depth % 4 != 0);
+    sbit__q8_plan_skipping(ctx, conv);
     if (conv->depthwise) {
         const int64_t block = 4 * kernels->lanes;
         const bool pairs = /* a column of 3 taps, and the one of the row below */
@@ -174,11 +276,16 @@ SBIT__FN void sbit__q8_conv_plan(const sbit_ctx *ctx, sbit__q8_conv *conv)
         conv->packed_bytes = (size_t)(conv->group_bytes * shape->groups);
     }
     sbit__q8_plan_units(ctx, conv);
-    const int64_t pixels = conv->rows * shape->out[2];
+    const int64_t pixels =
+        conv->images * (conv->rows * shape->out[2] + (conv->mates > 1 ? 3 * conv->classes : 0));
     conv->band_bytes =
         conv->copies ? (sbit__q8_band_bytes(conv, conv->rows) + SBIT__Q8_SLACK + 63) / 64 * 64 : 0;
-    conv->worker_bytes =
-        (conv->band_bytes + 16 * (4 * conv->taps + pixels) + 63) / 64 * 64; /* see sbit__q8_unit */
+    conv->worker_bytes = conv->band_bytes + 16 * (4 * conv->taps + pixels); /* see sbit__q8_unit */
+    if (conv->skips) {
+        conv->worker_bytes += (int64_t)sizeof(sbit__q8_list) +
+                              conv->classes * (int64_t)sizeof(sbit__q8_class);
+    }
+    conv->worker_bytes = sbit__div_up(conv->worker_bytes, 64) * 64;
     conv->scratch_bytes = (size_t)conv->worker_bytes * (size_t)sbit_ctx_threads(ctx);
 }
 
@@ -431,7 +538,11 @@ typedef struct sbit__q8_unit {
     const uint8_t **row;     /* for each pixel */
     int32_t *sums;           /* for each pixel */
     int64_t rows, out_pixel; /* output rows, number of the first output pixel */
-    int64_t part;
+    int64_t part, images;
+    int64_t first_row;   /* output row, if it skips */
+    sbit__q8_list *list; /* if it skips, with row and to; else NULL */
+    sbit__q8_class *classes;
+    int64_t *to;
 } sbit__q8_unit;
 
 /* Copies the input rows of a band between borders. */
@@ -525,12 +636,118 @@ static void sbit__q8_unit_add(const sbit__q8_unit *unit, int64_t first, int64_t 
 {
     const sbit__q8_conv *conv = unit->job->conv;
     const int64_t channels = conv->shape.out_channels;
-    const int64_t begin = unit->out_pixel * channels;
-    const int64_t end = begin + unit->rows * conv->shape.out[2] * channels;
-    const int64_t run = count == channels ? end - begin : count; /* what lies side by side */
-    for (int64_t at = begin; conv->adds && at < end; at += sbit__larger(run, channels)) {
-        uint8_t *y = (uint8_t *)(void *)unit->job->y + at + first;
-        unit->job->kernels->q8_binary(unit->job->added, run, y, unit->job->other + at + first, y);
+    const int64_t band = unit->rows * conv->shape.out[2] * channels;
+    const int64_t run = count == channels ? band : count; /* what lies side by side */
+    for (int64_t i = 0; conv->adds && i < unit->images; i++) {
+        const int64_t begin =
+            (unit->out_pixel + i * conv->shape.out[1] * conv->shape.out[2]) * channels;
+        for (int64_t at = begin; at < begin + band; at += sbit__larger(run, channels)) {
+            uint8_t *y = (uint8_t *)(void *)unit->job->y + at + first;
+            unit->job->kernels->q8_binary(unit->job->added, run, y, unit->job->other + at + first,
+                                          y);
+        }
+    }
+}
+
+/* Puts a class's pixels, of output rows h0.. and columns w0.., into the lists. */
+static void sbit__q8_list_class(const sbit__q8_unit *unit, sbit__q8_class *one, int64_t h0,
+                                int64_t h1, int64_t w0, int64_t w1)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t c = s->in_channels, pixels = (h1 - h0) * (w1 - w0);
+    const int64_t chunk = conv->mates > 1 ? 4 : pixels;
+    const int64_t image = s->in[1] * unit->line, out = s->out_channels;
+    const int64_t down = s->stride[1] * unit->line, aside = s->stride[2] * c;
+    const bool sees = one->taps > 0 && one->across > 0;
+    const int64_t x = (one->top * s->dilation[1] - s->pad_begin[1]) * unit->line +
+                      (one->left - s->pad_begin[2]) * c;
+    int64_t *to = unit->to + unit->list->count;
+    const uint8_t **row = unit->row + unit->list->count;
+    int64_t h = 0, w = 0, h_next = h0, w_next = w0;
+    one->first = unit->list->count;
+    for (int64_t p = 0; p < pixels; p += chunk) {
+        const int64_t h_at = h_next, w_at = w_next;
+        for (int64_t n = 0; n < unit->images; n++) {
+            h = h_at;
+            w = w_at;
+            for (int64_t i = 0; i < chunk; i++) {
+                *row++ = unit->base + (sees ? n * image + h * down + w * aside + x : 0);
+                *to++ = ((n * s->out[1] + h - unit->first_row) * s->out[2] + w) * out;
+                if (w + 1 < w1) {
+                    w++;
+                } else if (h + 1 < h1) { /* the last again fills up the last chunk */
+                    w = w0;
+                    h++;
+                }
+            }
+        }
+        h_next = h;
+        w_next = w;
+    }
+    one->count = row - (unit->row + one->first);
+    unit->list->count += one->count;
+}
+
+/* All taps of these rows lie inside of the image. */
+static bool sbit__q8_rows_inside(const sbit__conv_shape *s, int64_t h, int64_t rows)
+{
+    int64_t first = 0, count = 0;
+    return sbit__q8_alike(s, 1, h, h + rows, &first, &count) == h + rows && count == s->kernel[1];
+}
+
+/* Lists of the unit before serve one like it, moved. */
+static void sbit__q8_unit_lists(const sbit__q8_unit *unit, int64_t band)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    const sbit__conv_shape *s = &conv->shape;
+    sbit__q8_list *list = unit->list;
+    const int64_t end = unit->first_row + unit->rows;
+    const uint8_t *base = unit->base + unit->first_row * s->stride[1] * unit->line;
+    const int64_t key = sbit__q8_rows_inside(s, unit->first_row, unit->rows) ? -1 : band;
+    if (list->count > 0 && list->rows == unit->rows && list->images == unit->images &&
+        list->band == key) {
+        const int64_t by = base - list->base;
+        for (int64_t i = 0; i < list->count; i++) {
+            unit->row[i] += by;
+        }
+        list->base = base;
+        return;
+    }
+    list->base = base;
+    list->rows = unit->rows;
+    list->images = unit->images;
+    list->band = key;
+    list->classes = list->count = 0;
+    for (int64_t h = unit->first_row, h1 = h; h < end; h = h1) {
+        sbit__q8_class one;
+        h1 = sbit__q8_alike(s, 1, h, end, &one.top, &one.taps);
+        for (int64_t w = 0, w1 = 0; w < s->out[2]; w = w1) {
+            w1 = sbit__q8_alike(s, 2, w, s->out[2], &one.left, &one.across);
+            sbit__q8_list_class(unit, &one, h, h1, w, w1);
+            unit->classes[list->classes++] = one;
+        }
+    }
+}
+
+/* A panel's columns, class by class. */
+static void sbit__q8_unit_classes(const sbit__q8_unit *unit, const sbit__q8_tile *panel, char *y)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t in = s->in_channels, quad = panel->width, quads = in / 4 * s->kernel[2];
+    for (int64_t i = 0; i < unit->list->classes; i++) {
+        const sbit__q8_class *one = &unit->classes[i];
+        const bool all = one->taps == s->kernel[1] && one->across == s->kernel[2];
+        sbit__q8_tile tile = *panel;
+        tile.taps = one->across > 0 ? one->taps : 0;
+        tile.depth = one->across * in;
+        tile.between = (s->kernel[2] - one->across) * in * quad;
+        tile.weights = panel->weights + (one->top * quads * 4 + one->left * in) * quad;
+        tile.next = all ? panel->next : tile.weights;
+        tile.to = unit->to + one->first;
+        tile.line = unit->images % conv->mates == 0 && conv->mates > 1 ? one->count : 0;
+        unit->job->kernels->q8_tile(&tile, one->count, unit->row + one->first, NULL, y);
     }
 }
 
@@ -576,8 +793,12 @@ static void sbit__q8_unit_group(const sbit__q8_unit *unit, int64_t group)
         tile.shift = conv->has_shift ? at.shift + first : NULL;
         if (number % conv->parts == unit->part) {
             const int64_t to = unit->out_pixel * shape->out_channels + group * out + first;
-            kernels->q8_tile(&tile, pixels, unit->row, unit->sums,
-                             unit->job->y + to * sbit__q8_out_bytes(conv));
+            char *y = unit->job->y + to * sbit__q8_out_bytes(conv);
+            if (conv->skips) {
+                sbit__q8_unit_classes(unit, &tile, y);
+            } else {
+                kernels->q8_tile(&tile, pixels, unit->row, unit->sums, y);
+            }
             if (conv->parts > 1) {
                 sbit__q8_unit_add(unit, group * out + first, tile.columns);
             }
@@ -622,6 +843,43 @@ static void sbit__q8_unit_depthwise(const sbit__q8_unit *unit)
     }
 }
 
+/* A unit of some images whose taps on padding are left out. */
+static void sbit__q8_run_skipping(const sbit__q8_job *job, int64_t number, int32_t worker, bool first)
+{
+    const sbit__q8_conv *conv = job->conv;
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t groups = sbit__div_up(s->batch, conv->images);
+    const int64_t band = number / conv->parts / groups, n = number / conv->parts % groups * conv->images;
+    char *scratch = job->scratch + worker * conv->worker_bytes;
+    sbit__q8_unit unit;
+    memset(&unit, 0, sizeof unit);
+    unit.job = job;
+    unit.part = number % conv->parts;
+    unit.first_row = band * conv->rows;
+    unit.rows = sbit__smaller(conv->rows, s->out[1] - unit.first_row);
+    unit.images = sbit__smaller(conv->images, s->batch - n);
+    unit.out_pixel = (n * s->out[1] + unit.first_row) * s->out[2];
+    unit.line = s->in[2] * s->in_channels;
+    unit.base = job->x + n * s->in[1] * unit.line;
+    unit.list = (sbit__q8_list *)(void *)scratch;
+    unit.classes = (sbit__q8_class *)(void *)(unit.list + 1);
+    unit.offsets = (int64_t *)(void *)(unit.classes + conv->classes);
+    unit.row = (const uint8_t **)(void *)(unit.offsets + conv->taps);
+    unit.to = (int64_t *)(void *)(unit.row + conv->images * (conv->rows * s->out[2] +
+                                                             (conv->mates > 1 ? 3 * conv->classes : 0)));
+    if (first) {
+        memset(unit.list, 0, sizeof *unit.list);
+        for (int64_t t = 0; t < conv->taps; t++) {
+            unit.offsets[t] = t * s->dilation[1] * unit.line;
+        }
+    }
+    sbit__q8_unit_lists(&unit, band);
+    sbit__q8_unit_group(&unit, 0);
+    if (conv->parts == 1) {
+        sbit__q8_unit_add(&unit, 0, s->out_channels);
+    }
+}
+
 /* first: the worker's first, which fills in its pointers. */
 static void sbit__q8_run_unit(const sbit__q8_job *job, int64_t number, int32_t worker, bool first)
 {
@@ -637,6 +895,7 @@ static void sbit__q8_run_unit(const sbit__q8_job *job, int64_t number, int32_t w
     memset(&unit, 0, sizeof unit);
     unit.job = job;
     unit.part = part;
+    unit.images = 1;
     unit.rows = sbit__smaller(conv->rows, shape->out[1] - h);
     unit.out_pixel = (plane * shape->out[1] + h) * shape->out[2];
     unit.offsets = (int64_t *)(void *)(scratch + conv->band_bytes);
@@ -671,8 +930,13 @@ static void sbit__q8_run_unit(const sbit__q8_job *job, int64_t number, int32_t w
 
 static void sbit__q8_run_range(void *task, int64_t begin, int64_t end, int32_t worker)
 {
+    const sbit__q8_job *job = (const sbit__q8_job *)task;
     for (int64_t i = begin; i < end; i++) {
-        sbit__q8_run_unit((const sbit__q8_job *)task, i, worker, i == begin);
+        if (job->conv->skips) {
+            sbit__q8_run_skipping(job, i, worker, i == begin);
+        } else {
+            sbit__q8_run_unit(job, i, worker, i == begin);
+        }
     }
 }
 
@@ -680,8 +944,9 @@ SBIT__FN void sbit__q8_conv_run(sbit_ctx *ctx, const sbit__q8_conv *conv, const 
                                 const void *packed, const uint8_t *other, void *y, void *scratch)
 {
     const sbit__conv_shape *shape = &conv->shape;
-    const int64_t units = shape->batch * shape->out[0] * conv->bands * conv->parts;
-    const int64_t unit_macs = conv->rows * shape->out[2] * shape->out_channels * conv->taps *
+    const int64_t units =
+        sbit__div_up(shape->batch, conv->images) * shape->out[0] * conv->bands * conv->parts;
+    const int64_t unit_macs = conv->images * conv->rows * shape->out[2] * shape->out_channels * conv->taps *
                               conv->depth * (conv->depthwise ? 4 : 1) / conv->parts;
     sbit__q8_job job;
     job.conv = conv;
@@ -749,6 +1014,7 @@ static void sbit__q8_strip_product(const sbit__q8_job *job, const uint8_t *x, in
     unit.row = row;
     unit.rows = pixels;
     unit.out_pixel = out_pixel;
+    unit.images = 1;
     for (int64_t p = 0; p < pixels; p++) {
         row[p] = x + p * shape->in_channels;
     }

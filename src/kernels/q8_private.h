@@ -52,11 +52,13 @@ typedef struct sbit__q8_tile {
     const int64_t *offsets;
     int64_t width, columns;
     const int8_t *weights; /* [taps][depth / 4 rounded up][width][4], zeros beyond depth */
+    int64_t between;       /* bytes of weights between taps that are left out */
     const int32_t *bias;
     const int32_t *factor;      /* NULL: none; v += row_sums[row] * factor[column] */
     const float *scale, *shift; /* shift NULL: none; both unused for I32 */
     sbit__q8_store store;
     int64_t out_stride; /* elements between rows of the output */
+    const int64_t *to;  /* or where each row's output begins, in elements; NULL */
     int64_t line;       /* as many rows at a time lie evenly apart; 0: not known */
     const int8_t *next; /* weights that come behind these and are fetched meanwhile; or these */
 } sbit__q8_tile;
@@ -128,8 +130,13 @@ typedef struct sbit__q8_conv {
     bool has_factor; /* weights have zero points */
     bool has_shift;  /* there is a float bias */
     bool adds;       /* another tensor to what is stored (U8), by `added`: ADD */
+    bool zero_pads;  /* zero_x is known to be 0: taps on padding add nothing */
     sbit__q8_pair added;
     bool depthwise, copies, merges;
+    bool skips;                       /* taps on padding; copies no band */
+    int64_t mates;                    /* images whose like pixels a tile takes together */
+    int64_t images;                   /* of a unit, if it skips */
+    int64_t classes;                  /* of pixels that see the same taps, in a unit, at most */
     int64_t taps, depth;              /* of a run; taps are quadruples when depthwise */
     int64_t joined;                   /* pixels that a depthwise convolution takes as one */
     int64_t shares;                   /* rows of outputs that it computes at a time */

@@ -59,14 +59,15 @@ SBIT__FN void sbit__q8_tile__ref(const sbit__q8_tile *tile, int64_t rows, const 
                 const uint8_t *x = row[i] + tile->offsets[t];
                 for (int64_t k = 0; k < tile->depth; k++) {
                     const int64_t group = (t * quads + k / 4) * tile->width + j;
-                    sum = sbit__q8_madd(sum, x[k], tile->weights[group * 4 + k % 4]);
+                    sum = sbit__q8_madd(sum, x[k],
+                                        tile->weights[group * 4 + k % 4 + t * tile->between]);
                 }
             }
             if (tile->factor != NULL) {
                 sum = sbit__q8_madd(sum, row_sums[i], tile->factor[j]);
             }
             sbit__q8_put(&tile->store, sum, tile->scale, tile->shift, j, out,
-                         i * tile->out_stride + j);
+                         (tile->to != NULL ? tile->to[i] : i * tile->out_stride) + j);
         }
     }
 }

@@ -100,6 +100,12 @@ SBIT__V_INLINE SBIT__V(q8_factors) SBIT__V(q8_factors_of)(const sbit__q8_pair *p
 
 /* >>tile */
 
+/* Where a row's output begins. */
+SBIT__V_INLINE int64_t SBIT__V(q8_place)(const sbit__q8_tile *tile, int64_t row)
+{
+    return tile->to != NULL ? tile->to[row] : row * tile->out_stride;
+}
+
 /* Rows that q8_body does not store itself: `vectors` sums each. */
 SBIT__V_TARGET static void SBIT__V(q8_put_rows)(const sbit__q8_tile *tile, int64_t rows,
                                                 const int32_t *sums, void *out, int64_t at)
@@ -109,7 +115,7 @@ SBIT__V_TARGET static void SBIT__V(q8_put_rows)(const sbit__q8_tile *tile, int64
             SBIT__V(q8_put)
             (&tile->store, tile->columns - c, SBIT__V(load_i32)(sums + i * tile->width + c),
              tile->scale + c, tile->shift != NULL ? tile->shift + c : NULL, out,
-             at + i * tile->out_stride + c);
+             SBIT__V(q8_place)(tile, at + i) + c);
         }
     }
 }
@@ -151,6 +157,7 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
                 }
             }
         }
+        w += tile->between;
     }
     if (tile->factor != NULL) {
         SBIT__UNROLL16 for (int i = 0; i < m; i++)
@@ -169,14 +176,15 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
         const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&tile->store);
         SBIT__UNROLL for (int i = 0; i < m; i += 4 / vectors)
         {
-            uint8_t *y = (uint8_t *)out + at + i * tile->out_stride;
+            uint8_t *y = (uint8_t *)out + SBIT__V(q8_place)(tile, at + i);
             const SBIT__V(vb) bytes = SBIT__V(in_order)(
                 SBIT__V(q8_bytes)(&bounds, vectors, tile->scale, tile->shift, sum + i * vectors));
             if (vectors == 4) {
                 SBIT__V(store_bytes)(y, tile->columns, bytes);
             } else {
                 SBIT__V(store_half)(y, tile->columns, false, bytes);
-                SBIT__V(store_half)(y + tile->out_stride, tile->columns, true, bytes);
+                y = (uint8_t *)out + SBIT__V(q8_place)(tile, at + i + 1);
+                SBIT__V(store_half)(y, tile->columns, true, bytes);
             }
         }
         return;
@@ -185,17 +193,22 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
         const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&tile->store);
         SBIT__UNROLL for (int i = 0; i < m; i += 4)
         {
-            uint8_t part[4 * SBIT__V(lanes)], *y = (uint8_t *)out + at + i * tile->out_stride;
+            uint8_t part[4 * SBIT__V(lanes)], *y = (uint8_t *)out;
+            int64_t to[4];
+            SBIT__UNROLL for (int r = 0; r < 4; r++)
+            {
+                to[r] = SBIT__V(q8_place)(tile, at + i + r);
+            }
             const SBIT__V(vb) bytes = SBIT__V(in_order)(
                 SBIT__V(q8_bytes)(&bounds, 1, tile->scale, tile->shift, sum + i));
-            if (tile->out_stride == lanes) {
-                SBIT__V(store_bytes)(y, 4 * lanes, bytes);
+            if (to[1] - to[0] == lanes && to[2] - to[1] == lanes && to[3] - to[2] == lanes) {
+                SBIT__V(store_bytes)(y + to[0], 4 * lanes, bytes);
                 continue;
             }
             SBIT__V(store_bytes)(part, 4 * lanes, bytes);
             SBIT__UNROLL for (int r = 0; r < 4; r++)
             {
-                memcpy(y + r * tile->out_stride, part + r * lanes, SBIT__V(lanes));
+                memcpy(y + to[r], part + r * lanes, SBIT__V(lanes));
             }
         }
         return;
@@ -216,7 +229,7 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
                 }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + at + i * tile->out_stride + c, tile->columns - c,
+                ((uint8_t *)out + SBIT__V(q8_place)(tile, at + i) + c, tile->columns - c,
                  SBIT__V(add_i32)(q, zero));
             }
         }
@@ -270,7 +283,7 @@ SBIT__V_INLINE int64_t SBIT__V(q8_whole)(int64_t rows, int64_t m)
             const int64_t at = i + m <= rows ? i : rows - m;                                       \
             SBIT__V(q8_body)                                                                       \
             (m, vectors, tile, row + at, row_sums != NULL ? row_sums + at : NULL, out,             \
-             at * tile->out_stride, ahead, step);                                                  \
+             at, ahead, step);                                                                     \
         }                                                                                          \
     }
 SBIT__Q8_ROWS(q8_rows, SBIT__V(tile_m), SBIT__V(tile_v))
@@ -468,39 +481,42 @@ SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, in
     }
 }
 
-/* >>peak: five pixels by two vectors of weights, which any set has registers for. The pixels are
- * loaded, or exact sets would have their products before the loop; within lines of the cache. */
+/* >>peak: five pixels by two vectors of weights, which any set has registers for, or six where a product
+ * is one instruction: ten sums are as many as are under way, and any that waits is felt. The pixels
+ * are loaded, or exact sets would have their products before the loop; within lines of the cache. */
 SBIT__V_TARGET static int64_t SBIT__V(q8_peak)(int64_t loops, int32_t *sum)
 {
     const int64_t all = 4 * SBIT__V(lanes);
-    uint8_t space[7 * 4 * SBIT__V(lanes)];
+    const int pixels = sizeof(SBIT__V(u4)) == sizeof(SBIT__V(vb)) ? 6 : 5;
+    uint8_t space[8 * 4 * SBIT__V(lanes)];
     uint8_t *bytes = space + (size_t)(-(intptr_t)space & (intptr_t)(all - 1));
     int32_t part[SBIT__V(lanes)];
-    SBIT__V(vi) s[10];
+    SBIT__V(vi) s[12];
     SBIT__V(s4) w[2];
-    for (int j = 0; j < 6; j++) {
+    for (int j = 0; j < 7; j++) {
         memset(bytes + j * all, (sum[0] + j) & 7, (size_t)all);
     }
     w[0] = SBIT__V(s4_of)(SBIT__V(load_bytes)(bytes, all));
     w[1] = SBIT__V(s4_of)(SBIT__V(load_bytes)(bytes + all, all));
-    SBIT__UNROLL16 for (int j = 0; j < 10; j++)
+    SBIT__UNROLL16 for (int j = 0; j < 2 * pixels; j++)
     {
         s[j] = SBIT__V(set_i32)(j);
     }
     for (int64_t i = 0; i < loops; i++) {
         const uint8_t *x = bytes + (i & 1) * all;
-        SBIT__UNROLL16 for (int p = 0; p < 10; p++)
+        SBIT__UNROLL16 for (int p = 0; p < 2 * pixels; p++)
         {
-            const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(load_bytes)(x + p % 5 * all, all));
-            s[p % 5 * 2] = SBIT__V(dot4)(s[p % 5 * 2], u, w[0]);
-            s[p % 5 * 2 + 1] = SBIT__V(dot4)(s[p % 5 * 2 + 1], u, w[1]);
+            const int at = p % pixels;
+            const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(load_bytes)(x + at * all, all));
+            s[2 * at] = SBIT__V(dot4)(s[2 * at], u, w[0]);
+            s[2 * at + 1] = SBIT__V(dot4)(s[2 * at + 1], u, w[1]);
         }
     }
-    SBIT__UNROLL16 for (int j = 1; j < 10; j++)
+    SBIT__UNROLL16 for (int j = 1; j < 2 * pixels; j++)
     {
         s[0] = SBIT__V(add_i32)(s[0], s[j]);
     }
     SBIT__V(store_i32)(part, SBIT__V(lanes), s[0]);
     sum[0] = part[0];
-    return loops * 20 * all;
+    return loops * 4 * pixels * all;
 }

@@ -188,6 +188,18 @@ static bool sbit__q_has_zeros(const sbit_op_call *call, const sbit__q_roles *rol
     return false;
 }
 
+/* Whether x has a zero point that is known before running, and 0 when flipped to uint8. */
+static bool sbit__q_zero_is_0(const sbit_op_call *call, const sbit__q_roles *roles)
+{
+    const int64_t least = sbit__in_dtype(call, roles->x) == SBIT_I8 ? -128 : 0;
+    const sbit_tensor *zero = sbit__in(call, roles->x_zero);
+    if (sbit__in_type(call, roles->x_zero) == NULL) {
+        return least == 0;
+    }
+    return zero != NULL && zero->data != NULL && sbit_tensor_count(zero) == 1 &&
+           sbit__tensor_i64_at(zero, 0) == least;
+}
+
 /* Elements of an input: 0 if it is omitted. */
 static int64_t sbit__q_elements(const sbit_op_call *call, int32_t input)
 {
@@ -356,6 +368,7 @@ static sbit_status sbit__q_plan(const sbit_op_call *call, const sbit__q_roles *r
     SBIT__TRY(sbit__q_check_size(call, &state->conv.shape, error));
     state->conv.store = sbit__q_store_of(call, "lo", "hi");
     state->conv.store.kind = sbit__q_kind(call, roles);
+    state->conv.zero_pads = sbit__q_zero_is_0(call, roles);
     state->conv.adds = sbit__q_adds(call);
     state->conv.added.store = sbit__q_store_of(call, "sum_lo", "sum_hi");
     state->alpha = sbit_node_float(call->node, "alpha", 1.0f);
