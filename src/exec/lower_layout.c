@@ -18,6 +18,7 @@
 #define SBIT__LAYOUT_QLARGE (64 * 1024)      /* bytes of integers, which would be copied, too */
 #define SBIT__LAYOUT_USES 64                  /* of weights, among which a gradient is looked for */
 #define SBIT__LAYOUT_FEW 8                   /* channels, at most, that a Conv puts last itself */
+#define SBIT__LAYOUT_OWN (1536 * 1024)        /* of weights that stay in a core's cache */
 #define SBIT__LAYOUT_CACHE (8 * 1024 * 1024)  /* bytes of weights that may come from memory */
 
 /* >>looking */
@@ -623,13 +624,13 @@ static bool sbit__layout_is_f32(const sbit__lowering *lower, sbit_value_id id)
            type->rank <= 5;
 }
 
-/* Measured: a transform needs some tiles to share its weights, more of them where these come from
- * memory. */
+/* Measured: a transform needs some tiles to share its weights, more of them where these are not in a
+ * core's own cache, and where they come from memory. */
 typedef struct sbit__layout_method {
-    int64_t outputs, tiles, tiles_from_memory; /* at least */
+    int64_t outputs, tiles, tiles_shared, tiles_from_memory; /* at least */
 } sbit__layout_method;
 
-static const sbit__layout_method sbit__layout_methods[] = {{4, 12, 28}, {2, 4, 28}};
+static const sbit__layout_method sbit__layout_methods[] = {{4, 12, 12, 28}, {2, 4, 8, 28}};
 
 /* 3 x 3 without stride, dilation and groups: 4 or 2 outputs at once along an axis, or 0. */
 static int64_t sbit__layout_winograd(const sbit__lowering *lower, const sbit_node *node)
@@ -658,7 +659,9 @@ static int64_t sbit__layout_winograd(const sbit__lowering *lower, const sbit_nod
         const int64_t bytes = (m + 2) * (m + 2) * channels * (int64_t)sizeof(float);
         const int64_t high = (sbit__layout_dim(y, 2, 16) + m - 1) / m;
         const int64_t wide = (sbit__layout_dim(y, 3, 16) + m - 1) / m;
-        const int64_t least = bytes > SBIT__LAYOUT_CACHE ? method->tiles_from_memory : method->tiles;
+        const int64_t least = bytes > SBIT__LAYOUT_CACHE  ? method->tiles_from_memory
+                              : bytes > SBIT__LAYOUT_OWN ? method->tiles_shared
+                                                         : method->tiles;
         if (high * wide > 0 && sbit__layout_dim(y, 0, 1) >= (least + high * wide - 1) / (high * wide)) {
             return m;
         }
@@ -1035,6 +1038,7 @@ static const sbit__lower_entry sbit__lower_last_table[] = {
 #undef SBIT__LAYOUT_QLARGE
 #undef SBIT__LAYOUT_USES
 #undef SBIT__LAYOUT_FEW
+#undef SBIT__LAYOUT_OWN
 #undef SBIT__LAYOUT_CACHE
 
 SBIT__FN const sbit__lower_entry *sbit__lower_entries_layout(size_t *count)

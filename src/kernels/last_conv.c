@@ -20,7 +20,7 @@ enum {
     SBIT__LAST_UNIT_PIXELS = 196,
     SBIT__LAST_UNIT_LEAST = 42,
     SBIT__LAST_FETCHED = 4, /* units, at most, that fetch weights before they are used */
-    SBIT__LAST_PIECE = 32 * 1024, /* weights of a panel at once, about */
+    SBIT__LAST_PIECE = 8 * 1024, /* weights of a panel at once, about */
     SBIT__LAST_BAND_BYTES = 64 * 1024,
     SBIT__LAST_MERGED = 8,                /* input channels, at most, for bands */
     SBIT__LAST_WORTH_A_THREAD = 256 * 1024 /* multiplications */

@@ -51,6 +51,15 @@ typedef struct sbit__last_window {
     sbit__last_store store; /* residual: the driver's work */
 } sbit__last_window;
 
+/* The inputs of a tile of Winograd's method: row i begins at row[i], its pixels are step[i] floats apart.
+ * Of its columns left..right-1 lie in the plane, the first of which is at row[i]; a row outside is zeros, with
+ * step 0. */
+typedef struct sbit__last_patch {
+    const float *row[6];
+    int64_t step[6];
+    int64_t left, right;
+} sbit__last_patch;
+
 /* Where the outputs of a tile of Winograd's method go: rows x pixels of them lie in the plane. */
 typedef struct sbit__last_cell {
     int64_t columns, rows, pixels;
@@ -76,7 +85,7 @@ enum {
       (int64_t channels, int64_t count, const float *const *x, bool sum, float scale, float *y))   \
     /* v[place * step + c] of a tile from its (m + 2)^2 input pixels; middle: (m + 2)^2 vectors */ \
     X(void, last_winograd_load,                                                                    \
-      (int m, int64_t channels, const float *const *x, float *middle, float *v, int64_t step))     \
+      (int m, int64_t channels, const sbit__last_patch *x, float *middle, float *v, int64_t step)) \
     /* 4 vectors of sums for each column: += weight[i] * 4 vectors at x + place[i], for the i that are at \
      * least end[column] and less than end[column + 1]; they begin with bias[column], or go on (NULL) */ \
     X(void, last_sparse,                                                                           \

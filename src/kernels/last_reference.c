@@ -275,7 +275,7 @@ static void sbit__winograd_out(int m, const float *s, int64_t step, float *y)
     y[3] = 0.5f * u + (2.0f * v + s5);
 }
 
-SBIT__FN void sbit__last_winograd_load__ref(int m, int64_t channels, const float *const *x,
+SBIT__FN void sbit__last_winograd_load__ref(int m, int64_t channels, const sbit__last_patch *x,
                                             float *middle, float *v, int64_t step)
 {
     const int n = m + 2;
@@ -283,7 +283,8 @@ SBIT__FN void sbit__last_winograd_load__ref(int m, int64_t channels, const float
     for (int64_t c = 0; c < channels; c++) {
         for (int j = 0; j < n; j++) {
             for (int i = 0; i < n; i++) {
-                d[i] = x[i * n + j][c];
+                const bool inside = j >= x->left && j < x->right;
+                d[i] = inside ? x->row[i][(j - x->left) * x->step[i] + c] : 0.0f;
             }
             sbit__winograd_in(m, d, t);
             for (int i = 0; i < n; i++) {

@@ -22,6 +22,13 @@ enum {
     SBIT__WINOGRAD_TILES = 28
 };
 
+/* Floats from a place's matrix to the next: an odd number of lines, or a tile's places would have few
+ * sets of the cache to themselves. */
+static int64_t sbit__winograd_step(int64_t rows, int64_t columns)
+{
+    return (sbit__div_up(rows * columns, 16) | 1) * 16;
+}
+
 SBIT__FN void sbit__last_winograd_plan(const sbit_ctx *ctx, sbit__last_conv *conv)
 {
     const sbit__conv_shape *s = &conv->shape;
@@ -32,17 +39,16 @@ SBIT__FN void sbit__last_winograd_plan(const sbit_ctx *ctx, sbit__last_conv *con
     const int64_t all = s->batch * sbit__div_up(s->out[1], m) * sbit__div_up(s->out[2], m);
     int64_t most = SBIT__WINOGRAD_BYTES / (places * s->in_channels * (int64_t)sizeof(float));
     most = sbit__larger(sbit__smaller(most / 7 * 7, SBIT__WINOGRAD_TILES), 7);
-    if (all < threads * most && all >= threads * 14) { /* share tiles rather than panels */
-        most = sbit__div_up(all, threads);
+    if (all < threads * most && (all >= threads * 14 || panels < threads)) {
+        most = sbit__larger(sbit__div_up(all, threads), 7); /* share tiles rather than panels */
     }
     conv->blocks = sbit__larger(sbit__div_up(all, most), 1);
     conv->pixels = sbit__div_up(all, conv->blocks); /* tiles of a unit */
     conv->parts = conv->blocks >= 2 * threads ? 1 : sbit__smaller(panels, threads);
     conv->worker_bytes =
-        (int64_t)(sbit__cache_lines(places * conv->pixels * s->in_channels) +
-                  sbit__cache_lines(places * conv->pixels * widest) +
-                  sbit__cache_lines(places * kernels->lanes) + sbit__cache_lines(s->in_channels) +
-                  sbit__cache_lines(2 * places));
+        (int64_t)(sbit__cache_lines(places * sbit__winograd_step(conv->pixels, s->in_channels)) +
+                  sbit__cache_lines(places * sbit__winograd_step(conv->pixels, widest)) +
+                  sbit__cache_lines(places * kernels->lanes) + sbit__cache_lines(s->in_channels));
     conv->packed_bytes = sbit__cache_lines(conv->columns * places * s->in_channels);
 }
 
@@ -126,23 +132,37 @@ typedef struct sbit__winograd_unit {
     const sbit__last_job *job;
     int64_t first, tiles; /* of all images' */
     float *v, *sums, *middle, *zeros;
-    const float **row; /* input pixels of a tile */
 } sbit__winograd_unit;
 
 typedef struct sbit__winograd_place {
     int64_t image, h, w; /* of the tile's first output */
 } sbit__winograd_place;
 
-static sbit__winograd_place sbit__winograd_place_of(const sbit__winograd_unit *unit, int64_t tile)
+/* Of the unit's first tile. */
+static sbit__winograd_place sbit__winograd_begin(const sbit__winograd_unit *unit)
 {
     const sbit__last_conv *conv = unit->job->conv;
     const int64_t m = conv->winograd, wide = sbit__div_up(conv->shape.out[2], m);
-    const int64_t high = sbit__div_up(conv->shape.out[1], m), at = unit->first + tile;
+    const int64_t high = sbit__div_up(conv->shape.out[1], m);
     sbit__winograd_place p;
-    p.w = at % wide * m;
-    p.h = at / wide % high * m;
-    p.image = at / wide / high;
+    p.w = unit->first % wide * m;
+    p.h = unit->first / wide % high * m;
+    p.image = unit->first / wide / high;
     return p;
+}
+
+/* From a tile to the next. */
+static void sbit__winograd_go_on(const sbit__last_conv *conv, sbit__winograd_place *p)
+{
+    p->w += conv->winograd;
+    if (p->w >= conv->shape.out[2]) {
+        p->w = 0;
+        p->h += conv->winograd;
+        if (p->h >= conv->shape.out[1]) {
+            p->h = 0;
+            p->image++;
+        }
+    }
 }
 
 static void sbit__winograd_inputs(const sbit__winograd_unit *unit)
@@ -150,18 +170,22 @@ static void sbit__winograd_inputs(const sbit__winograd_unit *unit)
     const sbit__last_job *job = unit->job;
     const sbit__conv_shape *s = &job->conv->shape;
     const int64_t n = job->conv->winograd + 2, c = s->in_channels;
+    sbit__winograd_place p = sbit__winograd_begin(unit);
     for (int64_t t = 0; t < unit->tiles; t++) {
-        const sbit__winograd_place p = sbit__winograd_place_of(unit, t);
-        const float **x = unit->row;
-        for (int64_t h = p.h - s->pad_begin[1]; h < p.h - s->pad_begin[1] + n; h++) {
-            const bool inside = h >= 0 && h < s->in[1];
-            const int64_t line = (p.image * s->in[1] + h) * s->in[2];
-            for (int64_t w = p.w - s->pad_begin[2]; w < p.w - s->pad_begin[2] + n; w++) {
-                *x++ = inside && w >= 0 && w < s->in[2] ? job->x + (line + w) * c : unit->zeros;
-            }
+        const int64_t w = p.w - s->pad_begin[2], first = sbit__larger(w, 0);
+        sbit__last_patch patch;
+        patch.left = first - w;
+        patch.right = sbit__smaller(s->in[2] - w, n);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t h = p.h - s->pad_begin[1] + i;
+            const bool inside = h >= 0 && h < s->in[1] && first < s->in[2];
+            patch.row[i] =
+                inside ? job->x + ((p.image * s->in[1] + h) * s->in[2] + first) * c : unit->zeros;
+            patch.step[i] = inside ? c : 0;
         }
-        job->kernels->last_winograd_load((int)job->conv->winograd, c, unit->row, unit->middle,
-                                         unit->v + t * c, unit->tiles * c);
+        job->kernels->last_winograd_load((int)job->conv->winograd, c, &patch, unit->middle,
+                                         unit->v + t * c, sbit__winograd_step(unit->tiles, c));
+        sbit__winograd_go_on(job->conv, &p);
     }
 }
 
@@ -172,7 +196,8 @@ static void sbit__winograd_panel(const sbit__winograd_unit *unit, int64_t first,
     const sbit__last_job *job = unit->job;
     const sbit__conv_shape *s = &job->conv->shape;
     const int64_t m = job->conv->winograd, places = (m + 2) * (m + 2), c = s->in_channels;
-    const int64_t out = s->out_channels, step = unit->tiles * width;
+    const int64_t out = s->out_channels, step = sbit__winograd_step(unit->tiles, width);
+    const int64_t v_step = sbit__winograd_step(unit->tiles, c);
     const bool fetches = job->conv->blocks <= 4;
     sbit__last_tile tile;
     sbit__last_cell cell;
@@ -182,7 +207,7 @@ static void sbit__winograd_panel(const sbit__winograd_unit *unit, int64_t first,
     tile.width = tile.columns = tile.out_step = width;
     for (int64_t i = 0; i < places; i++) {
         tile.weights = job->packed + places * c * first + i * c * width;
-        tile.x = unit->v + i * unit->tiles * c;
+        tile.x = unit->v + i * v_step;
         tile.ahead = fetches && i + 1 < places ? c * width : 0;
         tile.next = tile.weights + c * width;
         job->kernels->last_tile(&tile, unit->tiles, NULL, unit->sums + i * step);
@@ -193,8 +218,8 @@ static void sbit__winograd_panel(const sbit__winograd_unit *unit, int64_t first,
     cell.pixel_step = out;
     cell.store = job->store;
     cell.store.bias = job->bias != NULL ? job->bias + first : NULL;
+    sbit__winograd_place p = sbit__winograd_begin(unit);
     for (int64_t t = 0; t < unit->tiles; t++) {
-        const sbit__winograd_place p = sbit__winograd_place_of(unit, t);
         const int64_t at = ((p.image * s->out[1] + p.h) * s->out[2] + p.w) * out + first;
         cell.rows = sbit__smaller(m, s->out[1] - p.h);
         cell.pixels = sbit__smaller(m, s->out[2] - p.w);
@@ -206,6 +231,7 @@ static void sbit__winograd_panel(const sbit__winograd_unit *unit, int64_t first,
         for (int64_t i = 0; i < cell.rows; i++) {
             sbit__last_activate(job, cell.pixels, columns, out, job->y + at + i * cell.row_step);
         }
+        sbit__winograd_go_on(job->conv, &p);
     }
 }
 
@@ -223,13 +249,12 @@ SBIT__FN void sbit__last_winograd_unit(const sbit__last_job *job, int64_t number
     unit.first = number / conv->parts * conv->pixels;
     unit.tiles = sbit__smaller(conv->pixels, all - unit.first);
     unit.v = (float *)(void *)scratch;
-    scratch += sbit__cache_lines(places * conv->pixels * c);
+    scratch += sbit__cache_lines(places * sbit__winograd_step(conv->pixels, c));
     unit.sums = (float *)(void *)scratch;
-    scratch += sbit__cache_lines(places * conv->pixels * widest);
+    scratch += sbit__cache_lines(places * sbit__winograd_step(conv->pixels, widest));
     unit.middle = (float *)(void *)scratch;
     scratch += sbit__cache_lines(places * job->kernels->lanes);
     unit.zeros = (float *)(void *)scratch;
-    unit.row = (const float **)(void *)(scratch + sbit__cache_lines(c));
     memset(unit.zeros, 0, (size_t)c * sizeof(float));
     sbit__winograd_inputs(&unit);
     for (int64_t first = 0; first < s->out_channels; panel++) {

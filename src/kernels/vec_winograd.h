@@ -47,19 +47,32 @@ SBIT__V_INLINE void SBIT__V(winograd_out)(int m, const SBIT__V(vf) * s, SBIT__V(
     y[3] = SBIT__V(fma_f32)(half, u, SBIT__V(fma_f32)(two, v, s[5]));
 }
 
-SBIT__V_INLINE void SBIT__V(winograd_load)(int m, int64_t channels, const float *const *x,
+SBIT__V_INLINE void SBIT__V(winograd_load)(int m, int64_t channels, const sbit__last_patch *x,
                                            float *middle, float *v, int64_t step)
 {
     const int64_t lanes = SBIT__V(lanes);
     const int n = m + 2;
     SBIT__V(vf) d[6], t[6];
     for (int64_t c = 0; c < channels; c += lanes) {
+        const float *row[6];
+        SBIT__UNROLL for (int i = 0; i < n; i++)
+        {
+            row[i] = x->row[i] + c;
+        }
         for (int j = 0; j < n; j++) {
+            const bool inside = j >= x->left && j < x->right;
             SBIT__UNROLL for (int i = 0; i < n; i++)
             {
-                d[i] = SBIT__V(load_f32)(x[i * n + j] + c, channels - c);
+                t[i] = SBIT__V(set_f32)(0.0f);
             }
-            SBIT__V(winograd_in)(m, d, t);
+            if (inside) {
+                SBIT__UNROLL for (int i = 0; i < n; i++)
+                {
+                    d[i] = SBIT__V(load_f32)(row[i], channels - c);
+                    row[i] += x->step[i];
+                }
+                SBIT__V(winograd_in)(m, d, t);
+            }
             SBIT__UNROLL for (int i = 0; i < n; i++)
             {
                 SBIT__V(store_f32)(middle + (i * n + j) * lanes, lanes, t[i]);
@@ -80,7 +93,7 @@ SBIT__V_INLINE void SBIT__V(winograd_load)(int m, int64_t channels, const float 
 }
 
 SBIT__V_TARGET static void SBIT__V(last_winograd_load)(int m, int64_t channels,
-                                                       const float *const *x, float *middle,
+                                                       const sbit__last_patch *x, float *middle,
                                                        float *v, int64_t step)
 {
     if (m == 2) {
@@ -121,10 +134,20 @@ SBIT__V_INLINE void SBIT__V(winograd_store)(int m, const sbit__last_cell *cell, 
             SBIT__V(winograd_out)(m, s, t);
             SBIT__UNROLL for (int j = 0; j < m; j++)
             {
+                t[j] = SBIT__V(add_f32)(t[j], bias);
+            }
+            const int64_t at = i * cell->row_step + c;
+            if (cell->pixels == m) {
+                SBIT__V(last_put)
+                (m, 1, &cell->store, cell->store.residual, left, cell->pixel_step, t, y, at);
+                continue;
+            }
+            SBIT__UNROLL for (int j = 0; j < m; j++)
+            {
                 if (j < cell->pixels) {
-                    const int64_t at = i * cell->row_step + j * cell->pixel_step + c;
-                    SBIT__V(vf) v = SBIT__V(add_f32)(t[j], bias);
-                    SBIT__V(last_put)(1, 1, &cell->store, cell->store.residual, left, 0, &v, y, at);
+                    SBIT__V(last_put)
+                    (1, 1, &cell->store, cell->store.residual, left, 0, &t[j], y,
+                     at + j * cell->pixel_step);
                 }
             }
         }
