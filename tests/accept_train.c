@@ -32,6 +32,11 @@
 /* The teacher alone: what 20,000 of its 50,000 images' labels add is worth less (tried: 0.9, 0.5, none);
  * what was cut comes back slowly (0.001, 0.03, 0.1 are worse), what grows masks needs to move. */
 #define ACCEPT_TAUGHT(RATE) "--lr " RATE " --decay 0.0001 --teacher '%s' --distill 1"
+/* What each block gives is learned from the teacher's, too. Blocks' sums keep their channels. */
+#define ACCEPT_LIKE(RATE, GLOB, WEIGHT) ACCEPT_TAUGHT(RATE) " --features '" GLOB "' --feature-weight " WEIGHT
+#define ACCEPT_INNER                                                                               \
+    "SPARSER: {TYPE: structured, STRATEGY: fpgm, REPAIR: both, SPECIFIC: [{\"stem*\": [RATIO, "     \
+    "0]}, {\"*c2*\": [RATIO, 0]}, {\"*sc*\": [RATIO, 0]}, {fc: [RATIO, 0]}]}\n"
 #define ACCEPT_FROM_NOTHING "--lr 0.1 --decay 0.0005 --warmup 100"
 #define ACCEPT_PICTURES "--mean 0.4914,0.4822,0.4465 --std 0.247,0.2435,0.2616"
 #define ACCEPT_LSQ(W, A, BITS)                                                                     \
@@ -74,18 +79,18 @@ static const accept_run accept_runs[] = {
      ACCEPT_LSQ(ACCEPT_OBSERVED, "pact, PACT: {ALPHA_VALUE: 0}", "4"), NULL},
     {"resnet20", "dorefa", 15, ACCEPT_SGD, ACCEPT_LSQ("dorefa", ACCEPT_OBSERVED, "4"), NULL},
     {"resnet20", "w2a2", 15, ACCEPT_SGD, ACCEPT_LSQ(ACCEPT_OBSERVED, ACCEPT_OBSERVED, "2"), NULL},
-    {"resnet20", "agp", 45, ACCEPT_TAUGHT("0.1"), NULL,
+    {"resnet20", "agp", 15, ACCEPT_LIKE("0.1", "*relu*", "2"), NULL,
      "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, RATIO: 0.9, SCHEDULE: agp, SCOPE: model, "
      "MAX_RATIO: 0.98}\n"},
     {"mobilenetv2", "control", 8, ACCEPT_SGD, NULL, NULL},
     {"mobilenetv2", "lsq", 8, ACCEPT_SGD, ACCEPT_LSQ(ACCEPT_OBSERVED, ACCEPT_OBSERVED, "4"), NULL},
     {"resnet18w32", "control", 10, ACCEPT_SGD, NULL, NULL},
-    {"resnet18w32", "macs", 10, ACCEPT_TAUGHT("0.005") " --macs 0.5x", NULL,
-     "SPARSER: {TYPE: structured, STRATEGY: l1norm, SEARCH: greedy}\n"},
-    {"resnet18w32", "both", 10, ACCEPT_TAUGHT("0.005") " --macs 0.5x",
+    {"resnet18w32", "macs", 10, ACCEPT_LIKE("0.005", "*relu*", "50") " --macs 0.5x", NULL,
+     ACCEPT_INNER},
+    {"resnet18w32", "both", 10, ACCEPT_LIKE("0.005", "*relu*", "50") " --macs 0.5x",
      "PLACEMENT: generic\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: lsq, BIT: 8}}\n"
      "A: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: lsq, BIT: 8}}\n",
-     "SPARSER: {TYPE: structured, STRATEGY: l1norm, SEARCH: greedy}\n"},
+     ACCEPT_INNER},
     {"vggsmall", "control", 10, ACCEPT_SGD, NULL, NULL},
     {"vggsmall", "params", 10, ACCEPT_TAUGHT("0.005") " --bytes 0.3x", NULL,
      "SPARSER: {TYPE: structured, STRATEGY: l1norm, SEARCH: greedy}\n"},

@@ -1330,12 +1330,18 @@ TEST(cli_train)
     CHECK_CONTAINS(cli.out, "epoch,step,loss,rate,top1,seconds\n1,6,");
     CHECK_EQ_I64(RUN("train %st1.onnx --set W.QUANTIZER.TYPE=lsq --set W.QUANTIZER.BIT=4 --set "
                      "A.QUANTIZER.TYPE=lsq --set A.QUANTIZER.BIT=4 --data %s --val %s --calib 32 "
-                     "--epochs 2 --lr 0.001 --teacher %st1.onnx -o %st4.onnx",
+                     "--epochs 2 --lr 0.001 --teacher %st1.onnx --features \"*\" --feature-weight 2 -o "
+                     "%st4.onnx",
                      TMP, data, data, TMP, TMP),
                  0);
     CHECK_CONTAINS(cli.out, "epoch 2/2");
     CHECK_EQ_I64(RUN("eval %st4.onnx --data %s --json", TMP, data), 0);
     CHECK_CONTAINS(cli.out, "\"top1\": 1");
+    CHECK(RUN("train %st1.onnx --data %s --features \"*\" -o %st4b.onnx", TMP, data, TMP) != 0);
+    CHECK_CONTAINS(cli.err, "--teacher");
+    CHECK(RUN("train %st1.onnx --data %s --teacher %st1.onnx --features \"no*\" -o %st4b.onnx", TMP, data,
+              TMP, TMP) != 0);
+    CHECK_CONTAINS(cli.err, "no value 'no*' has one shape in the model and the teacher");
     /* five epochs at once, or two, and on from the checkpoint: the same file */
     const char *how = "--optimizer adam --schedule constant --shift 1 --flip";
     CHECK_EQ_I64(RUN("train %st.onnx --data %s %s --epochs 5 -o %st5.onnx", TMP, data, how, TMP),

@@ -2319,7 +2319,7 @@ TEST(features_slimming_class_weights)
     desc.feature_count = 1;
     CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s", error.message);
     CHECK(sbit_trainer_backward(t, &batch, &report, &error) == SBIT_OK);
-    double distance = 0;
+    double distance = 0, power = 0;
     sbit_session *sessions[2];
     for (int k = 0; k < 2; k++) {
         sbit_session_desc plain_desc;
@@ -2337,12 +2337,42 @@ TEST(features_slimming_class_weights)
     for (int64_t i = 0; i < sbit_tensor_count(a); i++) {
         const double off =
             (double)((const float *)a->data)[i] - (double)((const float *)b->data)[i];
-        distance += off * off / (double)sbit_tensor_count(a);
+        distance += off * off;
+        power += (double)((const float *)b->data)[i] * (double)((const float *)b->data)[i];
     }
-    CHECK_NEAR(report.loss, plain.loss + 2.0 * distance, 1e-5);
+    CHECK_NEAR(report.loss, plain.loss + 2.0 * distance / power, 1e-5);
     sbit_session_destroy(sessions[0]);
     sbit_session_destroy(sessions[1]);
     sbit_trainer_destroy(t);
+    /* values of one name and shape, by a glob: that one alone as before, all of them share the weight */
+    named.teacher = NULL;
+    CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s", error.message);
+    CHECK(sbit_trainer_backward(t, &batch, &report, &error) == SBIT_OK);
+    CHECK_NEAR(report.loss, plain.loss + 2.0 * distance / power, 1e-5);
+    sbit_trainer_destroy(t);
+    double total = 0, shared = 0;
+    named.weight = 1.0f;
+    for (uint32_t i = 1; i < sbit_graph_value_limit(graph); i++) {
+        const sbit_value_id id = {i};
+        const sbit_value_info *value = sbit_graph_value(graph, id);
+        named.student = value != NULL ? value->name : "";
+        if (value != NULL && sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK) {
+            CHECK(sbit_trainer_backward(t, &batch, &report, &error) == SBIT_OK);
+            total += report.loss - plain.loss;
+            shared += 1;
+            sbit_trainer_destroy(t);
+        }
+    }
+    CHECK(shared >= 6);
+    named.student = "*";
+    CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
+    CHECK(sbit_trainer_backward(t, &batch, &report, &error) == SBIT_OK);
+    CHECK_NEAR(report.loss, plain.loss + total / shared, 1e-5);
+    sbit_trainer_destroy(t);
+    named.student = "no*thing";
+    CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_ERR_NOT_FOUND);
+    CHECK_CONTAINS(error.message, "one shape in the model and the teacher");
+    named.teacher = inner;
     named.student = "nothing";
     CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_ERR_NOT_FOUND);
     CHECK_CONTAINS(error.message, "nothing");

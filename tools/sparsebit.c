@@ -124,7 +124,7 @@ static const cli_command cli_commands[] = {
      "--data --val --limit --epochs --batch --optimizer --lr --momentum --decay --schedule "
      "--warmup --flip --shift --cutout --mixup --smoothing --clip --ema --micro --checkpoint "
      "--patience --sparse --macs --bytes "
-     "--rewind --slim --dampening --observe --anneal --keep-zeros --freeze --freeze-statistics --teacher --distill "
+     "--rewind --slim --dampening --observe --anneal --keep-zeros --freeze --freeze-statistics --teacher --distill --features --feature-weight "
      "--resume --log --config --target "
      "--set --calib --shuffle --seed --output --as-is --out --force --threads --json" CLI_PREP,
      "--data --out",

@@ -5,7 +5,7 @@
  *                     with WEIGHTS the mean by the weight of each row's class, as PyTorch
  *     kl              T^2 * mean over rows of sum p_t (log p_t - log p_o), p = softmax(. / T):
  *                     distillation from a teacher's logits
- *     mse, l1         mean of d^2, of |d|
+ *     mse, l1         mean of d^2, of |d|; mse RELATIVE: mean of d^2 / (mean of t^2 + 1e-12)
  *     huber           mean of c (d - c/2), c = d clipped to +-DELTA
  *     bce             mean of softplus(o) - o t: binary cross entropy of logits
  */
@@ -141,14 +141,25 @@ static sbit_status sbit__loss_kl(sbit_graph *graph, const sbit_options *options,
     return sbit__loss_fused(graph, "Distillation", &attr, 1, output, target, loss, error);
 }
 
+static const sbit_key sbit__loss_mse_keys[] = {
+    {"RELATIVE", SBIT_KEY_BOOL, "false", 0, 0, NULL, "divided by the mean square of the targets"},
+};
+
 static sbit_status sbit__loss_mse(sbit_graph *graph, const sbit_options *options,
                                   sbit_value_id output, sbit_value_id target, sbit_value_id *loss,
                                   sbit_error *error)
 {
     sbit__loss_builder b = sbit__loss_begin(graph, error);
     const sbit_value_id d = sbit__loss_op(&b, "Sub", output, target, NULL);
-    (void)options;
-    return sbit__loss_mean(&b, sbit__loss_op(&b, "Mul", d, d, NULL), loss);
+    sbit_value_id power = {0};
+    SBIT__TRY(sbit__loss_mean(&b, sbit__loss_op(&b, "Mul", d, d, NULL), loss));
+    if (options == NULL || !sbit_options_bool(options, "RELATIVE")) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__loss_mean(&b, sbit__loss_op(&b, "Mul", target, target, NULL), &power));
+    power = sbit__loss_op(&b, "Add", power, sbit__loss_number(&b, target, 1e-12), NULL);
+    *loss = sbit__loss_op(&b, "Div", *loss, power, NULL);
+    return b.status;
 }
 
 static sbit_status sbit__loss_l1(sbit_graph *graph, const sbit_options *options,
@@ -203,7 +214,9 @@ static const sbit_loss_row sbit__losses[] = {
       SBIT__LOSS_KEYS(sbit__loss_cross_entropy_keys)},
      false,
      sbit__loss_cross_entropy},
-    {{"mse", "mean squared difference", 0, NULL, 0}, true, sbit__loss_mse},
+    {{"mse", "mean squared difference", 0, SBIT__LOSS_KEYS(sbit__loss_mse_keys)},
+     true,
+     sbit__loss_mse},
     {{"l1", "mean absolute difference", 0, NULL, 0}, true, sbit__loss_l1},
     {{"huber", "squared near 0, absolute beyond DELTA", 0, SBIT__LOSS_KEYS(sbit__loss_huber_keys)},
      true,

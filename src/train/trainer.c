@@ -325,20 +325,59 @@ static sbit_status sbit__train_learn_from(sbit_trainer *t, const char *loss,
     return sbit__emit(t->graph, end, "Add", "loss", parts, 2, NULL, 0, &t->loss, error);
 }
 
-static sbit_status sbit__train_feature(sbit_trainer *t, const sbit_train_desc *desc, size_t i,
-                                       sbit_value_id *theirs, sbit_error *error)
+/* A computed float32 value of one name and shape in both. */
+static bool sbit__train_is_shared(const sbit_trainer *t, const sbit_graph *teacher,
+                                  sbit_value_id own, const char *pattern)
 {
-    const sbit_train_feature *f = &desc->features[i];
-    const sbit_value_id own = sbit_graph_find_value(t->graph, f->student);
-    *theirs = sbit_graph_find_value(desc->teacher, f->teacher);
-    if (own.idx == 0 || theirs->idx == 0) {
-        return sbit__fail(error, SBIT_ERR_NOT_FOUND, own.idx == 0 ? f->student : f->teacher,
-                          "%s has no value '%s' to learn from",
-                          own.idx == 0 ? "the model" : "the teacher",
-                          own.idx == 0 ? f->student : f->teacher);
+    const sbit_value_info *a = sbit_graph_value(t->graph, own);
+    if (a == NULL || a->producer.idx == 0 || a->type.dtype != SBIT_F32 || a->type.rank < 1 ||
+        !sbit__fnmatch(pattern, a->name)) {
+        return false;
     }
-    return sbit__train_learn_from(t, "mse", NULL, own, f->weight > 0.0f ? (double)f->weight : 1.0,
-                                  error);
+    const sbit_value_info *b = sbit_graph_value(teacher, sbit_graph_find_value(teacher, a->name));
+    bool same = b != NULL && b->producer.idx != 0 && b->type.dtype == SBIT_F32 &&
+                b->type.rank == a->type.rank;
+    for (int32_t i = 0; same && i < a->type.rank; i++) {
+        same = a->type.dims[i].value == b->type.dims[i].value;
+    }
+    return same;
+}
+
+static sbit_status sbit__train_feature(sbit_trainer *t, const sbit_train_desc *desc,
+                                       const sbit_train_feature *f, sbit_value_id *theirs,
+                                       sbit_error *error)
+{
+    const double weight = f->weight > 0.0f ? (double)f->weight : 1.0;
+    sbit_value_id own = {0};
+    if (f->teacher != NULL) {
+        own = sbit_graph_find_value(t->graph, f->student);
+        theirs[t->teacher_count] = sbit_graph_find_value(desc->teacher, f->teacher);
+        if (own.idx == 0 || theirs[t->teacher_count].idx == 0) {
+            return sbit__fail(error, SBIT_ERR_NOT_FOUND, own.idx == 0 ? f->student : f->teacher,
+                              "%s has no value '%s' to learn from",
+                              own.idx == 0 ? "the model" : "the teacher",
+                              own.idx == 0 ? f->student : f->teacher);
+        }
+        return sbit__train_learn_from(t, "mse", "RELATIVE: true", own, weight, error);
+    }
+    const uint32_t limit = sbit_graph_value_limit(t->graph);
+    size_t count = 0;
+    for (own.idx = 1; own.idx < limit; own.idx++) {
+        count += sbit__train_is_shared(t, desc->teacher, own, f->student);
+    }
+    if (count == 0) {
+        return sbit__fail(error, SBIT_ERR_NOT_FOUND, f->student,
+                          "no value '%s' has one shape in the model and the teacher", f->student);
+    }
+    for (own.idx = 1; own.idx < limit; own.idx++) {
+        if (sbit__train_is_shared(t, desc->teacher, own, f->student)) {
+            const char *name = sbit_graph_value(t->graph, own)->name;
+            theirs[t->teacher_count] = sbit_graph_find_value(desc->teacher, name);
+            SBIT__TRY(sbit__train_learn_from(t, "mse", "RELATIVE: true", own,
+                                             weight / (double)count, error));
+        }
+    }
+    return SBIT_OK;
 }
 
 /* The loss becomes a mix with the distances to the teacher's output and features. */
@@ -346,7 +385,7 @@ static sbit_status sbit__train_teacher(sbit_trainer *t, const sbit_train_desc *d
                                        sbit_value_id output, sbit_error *error)
 {
     const double mix = desc->distill > 0.0f ? (double)desc->distill : 0.5;
-    const size_t count = 1 + desc->feature_count;
+    const size_t count = 1 + desc->feature_count * sbit_graph_value_limit(t->graph);
     char text[64];
     sbit_session_desc session;
     snprintf(text, sizeof text, "TEMPERATURE: %g",
@@ -360,15 +399,16 @@ static sbit_status sbit__train_teacher(sbit_trainer *t, const sbit_train_desc *d
     if (ids == NULL || t->teacher_targets == NULL) {
         return sbit__fail_oom(error, count * sizeof *ids);
     }
+    SBIT__TRY(sbit_infer(desc->teacher, error));
     SBIT__TRY(sbit__train_part(t, t->loss, 1.0 - mix, &t->loss, error));
     SBIT__TRY(sbit__train_learn_from(t, "kl", text, output, mix, error));
     ids[0] = sbit_graph_output(desc->teacher, desc->output);
     for (size_t i = 0; i < desc->feature_count; i++) {
-        SBIT__TRY(sbit__train_feature(t, desc, i, &ids[1 + i], error));
+        SBIT__TRY(sbit__train_feature(t, desc, &desc->features[i], ids, error));
     }
     memset(&session, 0, sizeof session);
     session.outputs = ids;
-    session.output_count = count;
+    session.output_count = t->teacher_count;
     return sbit_session_create(desc->teacher, &session, &t->teacher, error);
 }
 

@@ -173,8 +173,10 @@ static int cli_train_trainer(cli_training *t)
     const cli_args *args = t->job.args;
     char options[64], smoothing[64];
     sbit_train_desc desc;
+    sbit_train_feature features;
     sbit_error error;
     memset(&desc, 0, sizeof desc);
+    memset(&features, 0, sizeof features);
     memset(&error, 0, sizeof error);
     desc.optimizer = args->optimizer != NULL ? args->optimizer : "sgd";
     snprintf(options, sizeof options, "{MOMENTUM: %g, NESTEROV: true}",
@@ -199,6 +201,12 @@ static int cli_train_trainer(cli_training *t)
         CLI_TRY(cli_model_prepare(args, &t->teacher));
         desc.teacher = t->teacher.graph;
         desc.distill = (float)cli_one(&args->distill, 0.5);
+        features.student = args->features;
+        features.weight = (float)cli_one(&args->feature_weight, 10.0);
+        desc.features = &features;
+        desc.feature_count = args->features != NULL ? 1 : 0;
+    } else if (args->features != NULL) {
+        return cli_fail_usage(args->command, "--features are a teacher's: name it with --teacher");
     }
     error.status = t->job.quant != NULL
                        ? sbit_trainer_create_qat(t->job.quant, &desc, &t->trainer, &error)
