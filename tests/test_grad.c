@@ -453,12 +453,12 @@ TEST(convolutions)
     }
 }
 
-/* The session of a loss of `at` and the gradients of all r->count inputs. */
-static void chain_session(grad_run *r, sbit_value_id at, sbit_rng *rng, bool plain)
+/* The session of a loss of the values and the gradients of all r->count inputs. */
+static void chain_session(grad_run *r, const sbit_value_id *of, size_t of_count, sbit_rng *rng, bool plain)
 {
-    sbit_value_id grads[4], results[5];
+    sbit_value_id grads[MAX_INPUTS], results[MAX_INPUTS + 1];
     sbit_session_desc desc;
-    r->loss = grad_loss(&r->b, r->dtype, &at, 1, rng);
+    r->loss = grad_loss(&r->b, r->dtype, of, of_count, rng);
     if (r->b.failed || !build_do(&r->b,
                                  sbit_graph_add_gradients(r->b.graph, r->loss, r->inputs, r->count,
                                                           grads, &r->b.error),
@@ -506,7 +506,7 @@ static void conv_chain(grad_run *r, const conv_form *f, sbit_dtype dtype, int32_
                     : build_node(&r->b, "Conv", i == 2 ? "form" : "beside", pair, 2, attrs,
                                  i == 2 ? 4 : 0);
     }
-    chain_session(r, at, &rng, plain);
+    chain_session(r, &at, 1, &rng, plain);
 }
 
 /* How many gradients of convolutions a session computes, and how many with channels last. */
@@ -667,7 +667,7 @@ static void pool_chain(grad_run *r, const char *op_type, const sbit_attr *attrs,
     sbit_value_id at = build_binary(&r->b, "Conv", "first", r->inputs[0], r->inputs[1]);
     at = build_node(&r->b, op_type, "pool", &at, 1, attrs, attr_count);
     at = build_binary(&r->b, "Conv", "second", at, r->inputs[2]);
-    chain_session(r, at, &rng, plain);
+    chain_session(r, &at, 1, &rng, plain);
 }
 
 TEST(pools_have_gradients_with_channels_last)
@@ -895,6 +895,65 @@ TEST(recurrent)
         grad_attr(&c, grad_text("direction", directions[mode / 2]));
         c.outputs = 2;
         grad_check(&c);
+    }
+}
+
+/* An LSTM of 20 steps with states before and behind it, and its gradients. */
+static void lstm_chain(grad_run *r, const char *direction, sbit_dtype dtype, int32_t threads, bool plain)
+{
+    const int d = strcmp(direction, "bidirectional") == 0 ? 2 : 1;
+    const int dims[6][3] = {{20, 7, 9}, {d, 96, 9}, {d, 96, 24}, {d, 192, 0}, {d, 7, 24}, {d, 7, 24}};
+    const sbit_attr attrs[2] = {build_int("hidden_size", 24), grad_text("direction", direction)};
+    sbit_value_id inputs[7], outputs[3] = {{0}, {0}, {0}};
+    sbit_rng rng = sbit_rng_seed(13);
+    memset(r, 0, sizeof *r);
+    memset(inputs, 0, sizeof inputs);
+    r->dtype = dtype;
+    r->count = 6;
+    build_begin_threads(&r->b, 17, threads);
+    for (size_t i = 0; i < 6; i++) {
+        char name[16], text[40];
+        snprintf(name, sizeof name, "x%d", (int)i);
+        snprintf(text, sizeof text, i == 3 ? "%d,%d" : "%d,%d,%d", dims[i][0], dims[i][1], dims[i][2]);
+        r->data[i] = grad_tensor(dtype, text, &rng, -0.5, 0.5);
+        r->inputs[i] = inputs[i < 4 ? i : i + 1] = build_input(&r->b, name, dtype, text);
+    }
+    build_node_outputs(&r->b, "", "LSTM", "op", inputs, 7, attrs, 2, outputs, 3);
+    chain_session(r, outputs, 3, &rng, plain);
+}
+
+/* What LSTM keeps for its gradient is what the gradient computes again where nothing is kept. */
+TEST(kept_gates_are_those_that_are_computed_again)
+{
+    static const char *const directions[] = {"forward", "reverse", "bidirectional"};
+    for (size_t i = 0; i < COUNT(directions); i++) {
+        grad_run runs[4]; /* float64; float32 as the graph says, with one and with three threads */
+        bool ok = true, kept = false;
+        for (int k = 0; k < 4; k++) {
+            lstm_chain(&runs[k], directions[i], k == 0 ? SBIT_F64 : SBIT_F32, k == 3 ? 3 : 1, k < 2);
+            ok = ok && !runs[k].b.failed && grad_feed(&runs[k]);
+        }
+        sbit_node_profile nodes[64];
+        const size_t count = ok ? sbit_session_profile(runs[2].session, nodes, COUNT(nodes)) : 0;
+        for (size_t n = 0; n < count; n++) {
+            kept = kept || (nodes[n].lowered != NULL && strcmp(nodes[n].lowered->op_type, "LSTM") == 0 &&
+                            nodes[n].lowered->output_count == 4);
+        }
+        CHECK(kept);
+        for (size_t at = 0; ok && at < 7; at++) {
+            const sbit_tensor *want = &sbit_session_output(runs[0].session, at)->tensor;
+            const sbit_tensor *again = &sbit_session_output(runs[1].session, at)->tensor;
+            grad_near(directions[i], (int)at, want, again);
+            for (int k = 2; k < 4; k++) {
+                const sbit_tensor *have = &sbit_session_output(runs[k].session, at)->tensor;
+                CHECK_MSG(memcmp(have->data, again->data, sbit_tensor_bytes(have)) == 0,
+                          "%s, %s threads: result %d is not that of gates that are computed again",
+                          directions[i], k == 2 ? "one" : "three", (int)at);
+            }
+        }
+        for (int k = 0; k < 4; k++) {
+            grad_end(&runs[k]);
+        }
     }
 }
 

@@ -19,6 +19,7 @@
 
 #define SBIT__LOWER_SPATIAL 3
 #define SBIT__LOWER_NODES 8  /* Gelu: sum, Erf, Div, Add, Mul, Mul */
+#define SBIT__LOWER_USES 16  /* of Y, among which a gradient is looked for */
 #define SBIT__LOWER_ATTRS 16 /* of a node with what is added; a Conv has at most 6 */
 
 /* What is found behind a sum. */
@@ -467,9 +468,65 @@ static sbit_status sbit__lower_fake_quantize(sbit__lowering *lower, const sbit_n
     return sbit__lower_replace(lower, &desc, NULL, error);
 }
 
+/* LSTM whose gradient is computed keeps for it what it had computed. */
+static sbit_status sbit__lower_lstm(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    enum {
+        GRADIENT_Y = 6,
+        GRADIENT_KEPT = 10
+    };
+    static const size_t places[] = {0, 1, 2, 3, 5, 6}; /* of LstmGrad's first inputs among the node's */
+    const sbit_value_id y = node->outputs[0], none = {0};
+    const sbit_node_id id = node->id;
+    sbit_use uses[SBIT__LOWER_USES];
+    sbit_value_id outputs[4] = {y, none, none, none};
+    sbit__lower_desc desc;
+    sbit_type type;
+    sbit_node_id gradient = {0};
+    const size_t count = y.idx != 0 ? sbit_graph_uses(lower->graph, y, uses, SBIT__LOWER_USES) : 0;
+    for (size_t i = 0; i < count && i < SBIT__LOWER_USES; i++) {
+        const sbit_node *user = uses[i].body == NULL && uses[i].node.idx != 0
+                                    ? sbit_graph_node(lower->graph, uses[i].node)
+                                    : NULL;
+        bool same = user != NULL && uses[i].index == GRADIENT_Y && strcmp(user->domain, "sbit") == 0 &&
+                    strcmp(user->op_type, "LstmGrad") == 0 && sbit_node_int(user, "again", 0) == 0;
+        for (size_t k = 0; same && k < SBIT__COUNT_OF(places); k++) {
+            same = sbit__lower_in(user, k).idx == sbit__lower_in(node, places[k]).idx;
+        }
+        gradient = same ? user->id : gradient;
+    }
+    if (gradient.idx == 0 || !sbit__lower_is_f32(lower, y)) {
+        return SBIT_OK;
+    }
+    for (size_t i = 1; i < node->output_count && i < 3; i++) {
+        outputs[i] = node->outputs[i];
+    }
+    memset(&type, 0, sizeof type);
+    type.kind = SBIT_KIND_TENSOR;
+    type.dtype = SBIT_F32;
+    type.rank = 5;
+    for (int32_t i = 0; i < type.rank; i++) {
+        type.dims[i] = sbit__dim_any();
+    }
+    SBIT__TRY(sbit_graph_add_value(lower->graph, "kept", &type, &outputs[3], error));
+    SBIT__TRY(sbit_graph_set_node_input(lower->graph, gradient, GRADIENT_KEPT, outputs[3], error));
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "LSTM";
+    desc.inputs = node->inputs;
+    desc.input_count = node->input_count;
+    desc.outputs = outputs;
+    desc.output_count = 4;
+    desc.attrs = node->attrs;
+    desc.attr_count = node->attr_count;
+    desc.nodes = &id;
+    desc.node_count = 1;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
 /* >>table */
 
 static const sbit__lower_entry sbit__lower_float_table[] = {
+    {"LSTM", sbit__lower_lstm},
     {"Conv", sbit__lower_pad},
     {"Conv", sbit__lower_sum},
     {"ConvTranspose", sbit__lower_sum},

@@ -1,15 +1,16 @@
 /* grad_recurrent.c: gradients of LSTM and GRU. >>grad-recurrent
  *
  * Called by: infer, exec; the node is added by ops/gradients.c. Calls: kernels.
- * LstmGrad(x, W, R, B, h0, c0, Y, dY, dYh, dYc) -> dx, dW, dR, dB, dh0, dc0   (B, h0, c0, d..
- * optional) x [T,N,I], W [D,4H,I], R [D,4H,H], B [D,8H], Y [T,D,N,H], states [D,N,H]; gates i, o,
- * f, c as ONNX. All gates are computed again at once, since the states between steps are known from
- * Y: g = x W^T + h R^T + b (all steps), c_t in order; then, from the last step to the first, dc +=
- * dh o (1 - tanh(c)^2);  di, do, df, dc~ through their functions;  dh' = dg R;  dc' = dc f dx = dg
- * W   dW = dg^T x   dR = dg^T h   dB = sum of dg, twice
- * Samples are independent between products: threads share them. R is packed once for all steps.
- * Products are of a part of the steps at a time. With {again: 1} only that part's gates are kept and made
- * once more on the way back: the same bits in an eighth of the memory.
+ * LstmGrad(x, W, R, B, h0, c0, Y, dY, dYh, dYc, kept) -> dx, dW, dR, dB, dh0, dc0   (B, h0, c0, d..,
+ * kept optional) x [T,N,I], W [D,4H,I], R [D,4H,H], B [D,8H], Y [T,D,N,H], states [D,N,H]; gates i, o,
+ * f, c as ONNX; kept: what sbit LSTM had computed (exec/lower_float.c). Without it all gates are computed
+ * again, with the same bits, since the states between steps are known from Y: g = h R^T + (x W^T + b) (all
+ * steps), c_t in order; then, from the last step to the first, dc += dh o (1 - tanh(c)^2);  di, do, df, dc~
+ * through their functions;  dh' = dg R;  dc' = dc f   dx = dg W   dW = dg^T x   dR = dg^T h   dB = sum of
+ * dg, twice
+ * Samples do not meet on the way back: each thread takes its share through a part of the steps. W and R
+ * are packed once. With {again: 1} only a part's gates are kept and made once more on the way back: the
+ * same bits in an eighth of the memory.
  */
 #include "../kernels/rows_private.h"
 #include "elements_private.h"
@@ -30,13 +31,19 @@ typedef struct sbit__lstm_grad {
     int64_t first, count; /* steps of the part at hand, in the order of the direction */
     void *gates, *more, *cells, *before, *dh, *dc;
     void *ends; /* cells in front of each part, and behind the last */
+    void *bias; /* W's and R's */
     void *sum;  /* what a part adds to dW or dR */
     void *gemm;
-    float *packed; /* R of the direction, for dg R; NULL: not float32, or not `whole` */
+    size_t gemm_bytes; /* of a worker that goes back through the steps */
+    int64_t blocks;    /* of samples, each on one thread */
+    const float *kept; /* NULL: gates are computed again */
+    float *packed;     /* R of the direction, for dg R; NULL: not float32 */
+    float *packed_w, *packed_r; /* transposed, for the gates; NULL: not needed, or for memory's sake */
 } sbit__lstm_grad;
 
 enum {
-    SBIT__LSTM_PARTS = 8
+    SBIT__LSTM_PARTS = 8,
+    SBIT__LSTM_FEW = 4 /* rows of a product that adds up otherwise unless weights are packed */
 };
 
 enum {
@@ -49,14 +56,15 @@ enum {
     SBIT__LSTM_Y,
     SBIT__LSTM_DY,
     SBIT__LSTM_DYH,
-    SBIT__LSTM_DYC
+    SBIT__LSTM_DYC,
+    SBIT__LSTM_IN_KEPT
 };
 
 static sbit_status sbit__lstm_grad_infer(const sbit_op_call *call, sbit_error *error)
 {
     static const int32_t from[] = {SBIT__LSTM_X, SBIT__LSTM_W,  SBIT__LSTM_R,
                                    SBIT__LSTM_B, SBIT__LSTM_H0, SBIT__LSTM_C0};
-    SBIT__TRY(sbit__op_inputs(call, 3, 10, error));
+    SBIT__TRY(sbit__op_inputs(call, 3, 11, error));
     for (int32_t i = 0; i < 6 && i < call->output_count; i++) {
         if (call->out_type[i] != NULL && sbit__op_has(call, from[i])) {
             *call->out_type[i] = *call->in_type[from[i]];
@@ -69,6 +77,9 @@ static sbit_status sbit__lstm_grad_infer(const sbit_op_call *call, sbit_error *e
 typedef struct sbit__lstm_product {
     int64_t m, n, k;
     bool trans_a, trans_b;
+    bool serial;         /* on this thread */
+    const float *packed; /* b as panels, or NULL */
+    const void *bias;    /* [n], or NULL */
 } sbit__lstm_product;
 
 static sbit__gemm sbit__lstm_gemm(const sbit__lstm_product *p)
@@ -82,26 +93,28 @@ static sbit__gemm sbit__lstm_gemm(const sbit__lstm_product *p)
     gemm.ldb = p->trans_b ? p->k : p->n;
     gemm.trans_a = p->trans_a;
     gemm.trans_b = p->trans_b;
+    gemm.packed_b = p->packed;
+    gemm.serial = p->serial;
     gemm.alpha = 1.0f;
     return gemm;
 }
 
-/* packed: b as panels, or NULL. */
-static void sbit__lstm_multiply_packed(const sbit__lstm_grad *l, sbit__lstm_product p,
-                                       const void *a, const void *b, const float *packed, void *c)
+static void sbit__lstm_multiply_in(const sbit__lstm_grad *l, const sbit__lstm_product *of, const void *a,
+                                   const void *b, void *c, void *scratch)
 {
+    const sbit__lstm_product p = *of;
     sbit__gemm gemm = sbit__lstm_gemm(&p);
     if (l->dtype == SBIT_F32) {
         gemm.a = (const float *)a;
         gemm.b = (const float *)b;
-        gemm.packed_b = packed;
+        gemm.bias = (const float *)p.bias;
         gemm.c = (float *)c;
-        sbit__gemm_run(l->ctx, &gemm, l->gemm);
+        sbit__gemm_run(l->ctx, &gemm, scratch);
         return;
     }
     for (int64_t i = 0; i < p.m; i++) {
         for (int64_t j = 0; j < p.n; j++) {
-            double sum = 0.0;
+            double sum = p.bias != NULL ? ((const double *)p.bias)[j] : 0.0;
             for (int64_t k = 0; k < p.k; k++) {
                 sum += ((const double *)a)[p.trans_a ? k * p.m + i : i * p.k + k] *
                        ((const double *)b)[p.trans_b ? j * p.k + k : k * p.n + j];
@@ -114,13 +127,14 @@ static void sbit__lstm_multiply_packed(const sbit__lstm_grad *l, sbit__lstm_prod
 static void sbit__lstm_multiply(const sbit__lstm_grad *l, sbit__lstm_product p, const void *a,
                                 const void *b, void *c)
 {
-    sbit__lstm_multiply_packed(l, p, a, b, NULL, c);
+    sbit__lstm_multiply_in(l, &p, a, b, c, l->gemm);
 }
 
 static sbit__lstm_product sbit__lstm_product_of(int64_t m, int64_t n, int64_t k, bool trans_a,
                                                 bool trans_b)
 {
     sbit__lstm_product p;
+    memset(&p, 0, sizeof p);
     p.m = m;
     p.n = n;
     p.k = k;
@@ -128,6 +142,8 @@ static sbit__lstm_product sbit__lstm_product_of(int64_t m, int64_t n, int64_t k,
     p.trans_b = trans_b;
     return p;
 }
+
+static const float sbit__lstm_any[1] = {0.0f}; /* stands for what is packed, where only sizes count */
 
 /* Sizes from types, and memory for one direction from `scratch` (NULL: only sizes); gives the
  * bytes. */
@@ -145,40 +161,59 @@ static size_t sbit__lstm_place(const sbit_op_call *call, sbit__lstm_grad *l, cha
     l->whole = sbit_node_int(call->node, "again", 0) == 0;
     l->count = l->steps;
     l->part = (l->steps + SBIT__LSTM_PARTS - 1) / SBIT__LSTM_PARTS;
+    l->blocks = sbit__larger(sbit__smaller(sbit_ctx_threads(call->ctx), l->batch), 1);
+    const bool kept = sbit__op_has(call, SBIT__LSTM_IN_KEPT), single = l->dtype == SBIT_F32;
     const int64_t rows = l->part * l->batch, h = l->hidden, in = l->input;
-    const int64_t kept = l->whole ? l->steps : l->part;
+    const int64_t all = (l->whole ? l->steps : l->part) * l->batch;
     const size_t each = l->dtype == SBIT_F64 ? sizeof(double) : sizeof(float);
-    const int64_t widest = in > 4 * h ? in : 4 * h, cell = l->batch * h;
-    const int64_t counts[8] = {
-        kept * l->batch * 4 * h, kept * l->batch * widest, (kept + 1) * cell, kept * cell, cell,
-        cell, (SBIT__LSTM_PARTS + 1) * cell, 4 * h * (in > h ? in : h)};
-    void **places[8];
+    const int64_t cell = l->batch * h;
+    const bool packs = single && !kept && (l->whole || rows <= SBIT__LSTM_FEW);
+    sbit__lstm_product serial = sbit__lstm_product_of(sbit__div_up(l->batch, l->blocks), h, 4 * h, false, false);
+    serial.packed = single ? sbit__lstm_any : NULL;
+    serial.serial = true;
+    const sbit__gemm back = sbit__lstm_gemm(&serial);
+    const struct {
+        void **place;
+        size_t bytes;
+    } parts[] = {
+        {&l->gates, (size_t)(all * 4 * h) * each},
+        {&l->more, (size_t)(kept ? rows * in : all * (in > 4 * h ? in : 4 * h)) * each},
+        {&l->cells, kept ? 0 : (size_t)(all * h + cell) * each},
+        {&l->before, (size_t)(rows * h) * each},
+        {&l->dh, (size_t)cell * each},
+        {&l->dc, (size_t)cell * each},
+        {&l->ends, kept ? 0 : (size_t)((SBIT__LSTM_PARTS + 1) * cell) * each},
+        {&l->sum, (size_t)(4 * h * (in > h ? in : h)) * each},
+        {&l->bias, kept ? 0 : (size_t)(4 * h) * each},
+    };
+    const struct {
+        float **place;
+        size_t bytes;
+    } packed[] = {
+        {&l->packed, single ? sbit__gemm_pack_b_bytes(call->ctx, h, 4 * h) : 0},
+        {&l->packed_w, packs ? sbit__gemm_pack_b_bytes(call->ctx, 4 * h, in) : 0},
+        {&l->packed_r, packs ? sbit__gemm_pack_b_bytes(call->ctx, 4 * h, h) : 0},
+    };
     size_t used = 0, gemm = 0;
-    places[0] = &l->gates;
-    places[1] = &l->more;
-    places[2] = &l->cells;
-    places[3] = &l->before;
-    places[4] = &l->dh;
-    places[5] = &l->dc;
-    places[6] = &l->ends;
-    places[7] = &l->sum;
-    for (int32_t i = 0; i < 8; i++) {
-        *places[i] = scratch != NULL ? scratch + used : NULL;
-        used += sbit__align64((size_t)counts[i] * each);
+    for (size_t i = 0; i < SBIT__COUNT_OF(parts); i++) {
+        *parts[i].place = scratch != NULL ? scratch + used : NULL;
+        used += sbit__align64(parts[i].bytes);
     }
-    if (l->dtype == SBIT_F32 && l->whole) { /* the same bits without */
-        l->packed = scratch != NULL ? (float *)(void *)(scratch + used) : NULL;
-        used += sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, h, 4 * h));
+    for (size_t i = 0; i < SBIT__COUNT_OF(packed); i++) {
+        *packed[i].place =
+            scratch != NULL && packed[i].bytes > 0 ? (float *)(void *)(scratch + used) : NULL;
+        used += sbit__align64(packed[i].bytes);
     }
     l->gemm = scratch != NULL ? scratch + used : NULL;
-    const sbit__lstm_product all[6] = {sbit__lstm_product_of(rows, 4 * h, in, false, true),
-                                       sbit__lstm_product_of(rows, 4 * h, h, false, true),
-                                       sbit__lstm_product_of(l->batch, h, 4 * h, false, false),
-                                       sbit__lstm_product_of(rows, in, 4 * h, false, false),
-                                       sbit__lstm_product_of(4 * h, in, rows, true, false),
-                                       sbit__lstm_product_of(4 * h, h, rows, true, false)};
-    for (int32_t i = 0; l->dtype == SBIT_F32 && i < 6; i++) {
-        const sbit__gemm one = sbit__lstm_gemm(&all[i]);
+    const sbit__lstm_product products[5] = {sbit__lstm_product_of(rows, 4 * h, in, false, true),
+                                            sbit__lstm_product_of(rows, 4 * h, h, false, true),
+                                            sbit__lstm_product_of(rows, in, 4 * h, false, false),
+                                            sbit__lstm_product_of(4 * h, in, rows, true, false),
+                                            sbit__lstm_product_of(4 * h, h, rows, true, false)};
+    l->gemm_bytes = single ? sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &back)) : 0;
+    gemm = l->gemm_bytes * (size_t)sbit_ctx_threads(call->ctx);
+    for (int32_t i = 0; single && i < 5; i++) {
+        const sbit__gemm one = sbit__lstm_gemm(&products[i]);
         const size_t bytes = sbit__gemm_scratch_bytes(call->ctx, &one);
         gemm = bytes > gemm ? bytes : gemm;
     }
@@ -203,6 +238,19 @@ static void sbit__lstm_f32_unary(const sbit__lstm_grad *l, sbit__unary op, int64
     sbit__kernels(l->ctx)->f32_unary(op, n, x, y);
 }
 
+static void sbit__lstm_f32_sum(const sbit__lstm_grad *l, int64_t n, const float *x, float *y)
+{
+    sbit__kernels(l->ctx)->f32_binary(SBIT__BINARY_ADD, n, y, 1, x, 1, y);
+}
+
+static void sbit__lstm_f64_sum(const sbit__lstm_grad *l, int64_t n, const double *x, double *y)
+{
+    (void)l;
+    for (int64_t i = 0; i < n; i++) {
+        y[i] += x[i];
+    }
+}
+
 static void sbit__lstm_f64_unary(const sbit__lstm_grad *l, sbit__unary op, int64_t n,
                                  const double *x, double *y)
 {
@@ -220,32 +268,38 @@ enum {
 /* What threads share. */
 typedef struct sbit__lstm_task {
     const sbit__lstm_grad *l;
-    const void *b, *c0, *dy; /* may be NULL */
-    int64_t step;            /* of the part */
+    const sbit_op_call *call;
+    int64_t direction;
     const void *x;
     void *y;
     bool first; /* y = instead of y += */
 } sbit__lstm_task;
 
-/* The steps of one direction, for one type. Units: samples (gates, back), rows (tops: tanh of the
- * cells goes to `more`, for back), columns of the bias in pieces, elements (add). */
+/* A step on the way back, from sample 0 on: gates are written over if dg is gates. */
+typedef struct sbit__lstm_step {
+    const void *gates, *tops; /* tanh of the cells */
+    const void *cells, *dy;   /* in front of the step; either may be NULL: zeros */
+    void *dg;
+} sbit__lstm_step;
+
+/* The steps of one direction, for one type. Units: samples (gates), rows (tops: tanh of the cells goes to
+ * `more`, for back), columns of the bias in pieces, elements (add). */
 #define SBIT__LSTM_STEPS(T, name)                                                                  \
     static void name##_gates(void *user, int64_t begin, int64_t end, int32_t worker)               \
     {                                                                                              \
-        const sbit__lstm_task *task = (const sbit__lstm_task *)user;                               \
-        const sbit__lstm_grad *l = task->l;                                                        \
+        const sbit__lstm_grad *l = ((const sbit__lstm_task *)user)->l;                             \
         const int64_t h = l->hidden, cell = l->batch * h;                                          \
-        const T *b = (const T *)task->b, *c0 = (const T *)task->c0, *more = (const T *)l->more;    \
+        const T *c0 = (const T *)l->ends, *more = (const T *)l->more;                              \
         T *cells = (T *)l->cells;                                                                  \
         (void)worker;                                                                              \
         for (int64_t i = begin * h; i < end * h; i++) {                                            \
-            cells[i] = c0 != NULL ? c0[i] : (T)0;                                                  \
+            cells[i] = c0[i];                                                                      \
         }                                                                                          \
         for (int64_t t = 0; t < l->count; t++) {                                                   \
             for (int64_t r = t * l->batch + begin; r < t * l->batch + end; r++) {                  \
                 T *g = (T *)l->gates + r * 4 * h;                                                  \
                 for (int64_t i = 0; i < 4 * h; i++) {                                              \
-                    g[i] += more[r * 4 * h + i] + (b != NULL ? b[i] + b[4 * h + i] : (T)0);        \
+                    g[i] += more[r * 4 * h + i];                                                   \
                 }                                                                                  \
                 name##_unary(l, SBIT__UNARY_SIGMOID, 3 * h, g, g);                                 \
                 name##_unary(l, SBIT__UNARY_TANH, h, g + 3 * h, g + 3 * h);                        \
@@ -266,26 +320,24 @@ typedef struct sbit__lstm_task {
                          (T *)l->more + r * h);                                                    \
         }                                                                                          \
     }                                                                                              \
-    static void name##_back(void *user, int64_t begin, int64_t end, int32_t worker)                \
+    static void name##_back(const sbit__lstm_grad *l, const sbit__lstm_step *s, int64_t begin,     \
+                            int64_t end)                                                           \
     {                                                                                              \
-        const sbit__lstm_task *task = (const sbit__lstm_task *)user;                               \
-        const sbit__lstm_grad *l = task->l;                                                        \
-        const T *dy = (const T *)task->dy;                                                         \
         const int64_t h = l->hidden;                                                               \
-        (void)worker;                                                                              \
         for (int64_t n = begin; n < end; n++) {                                                    \
-            const int64_t r = task->step * l->batch + n;                                           \
-            T *g = (T *)l->gates + r * 4 * h, *dh = (T *)l->dh + n * h, *dc = (T *)l->dc + n * h;  \
-            const T *c0 = (const T *)l->cells + r * h, *tops = (const T *)l->more + r * h;         \
+            const T *g = (const T *)s->gates + n * 4 * h, *tops = (const T *)s->tops + n * h;      \
+            const T *c0 = s->cells != NULL ? (const T *)s->cells + n * h : NULL;                   \
+            const T *dy = s->dy != NULL ? (const T *)s->dy + n * h : NULL;                         \
+            T *dg = (T *)s->dg + n * 4 * h, *dh = (T *)l->dh + n * h, *dc = (T *)l->dc + n * h;    \
             for (int64_t i = 0; i < h; i++) {                                                      \
                 const T in = g[i], out = g[h + i], keep = g[2 * h + i], value = g[3 * h + i];      \
                 const T top = tops[i];                                                             \
-                const T up = dh[i] + (dy != NULL ? dy[n * h + i] : (T)0);                          \
+                const T up = dh[i] + (dy != NULL ? dy[i] : (T)0);                                  \
                 const T down = dc[i] + up * out * ((T)1 - top * top);                              \
-                g[i] = down * value * in * ((T)1 - in);                                            \
-                g[h + i] = up * top * out * ((T)1 - out);                                          \
-                g[2 * h + i] = down * c0[i] * keep * ((T)1 - keep);                                \
-                g[3 * h + i] = down * in * ((T)1 - value * value);                                 \
+                dg[i] = down * value * in * ((T)1 - in);                                           \
+                dg[h + i] = up * top * out * ((T)1 - out);                                         \
+                dg[2 * h + i] = down * (c0 != NULL ? c0[i] : (T)0) * keep * ((T)1 - keep);         \
+                dg[3 * h + i] = down * in * ((T)1 - value * value);                                \
                 dc[i] = down * keep;                                                               \
             }                                                                                      \
         }                                                                                          \
@@ -319,8 +371,10 @@ typedef struct sbit__lstm_task {
         const T *x = (const T *)task->x;                                                           \
         T *y = (T *)task->y;                                                                       \
         (void)worker;                                                                              \
-        for (int64_t i = begin; i < end; i++) {                                                    \
-            y[i] = task->first ? x[i] : y[i] + x[i];                                               \
+        if (task->first) {                                                                         \
+            memcpy(y + begin, x + begin, (size_t)(end - begin) * sizeof *y);                       \
+        } else {                                                                                   \
+            name##_sum(task->l, end - begin, x + begin, y + begin);                                \
         }                                                                                          \
     }
 
@@ -382,7 +436,17 @@ static void sbit__lstm_before(const sbit_op_call *call, const sbit__lstm_grad *l
     }
 }
 
-/* The same rows where they lie, if that is in this order; else in `more`. */
+/* The same where they lie, if that is in this order; else in `before`. */
+static const void *sbit__lstm_states(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
+{
+    if (!l->reverse && l->directions == 1 && l->first > 0) {
+        return sbit__lstm_in(call, SBIT__LSTM_Y, (l->first - 1) * l->batch * l->hidden);
+    }
+    sbit__lstm_before(call, l, d);
+    return l->before;
+}
+
+/* Rows of x where they lie, if that is in this order; else in `more`. */
 static const void *sbit__lstm_rows(const sbit__lstm_grad *l, const sbit_tensor *x)
 {
     if (!l->reverse) {
@@ -411,28 +475,28 @@ static sbit__lstm_grad sbit__lstm_part(const sbit__lstm_grad *l, int64_t i)
     part.count = l->steps - part.first < l->part ? l->steps - part.first : l->part;
     const int64_t rows = l->whole ? part.first * l->batch : 0;
     part.gates = sbit__elem_at(l->dtype, l->gates, rows * 4 * h);
-    part.more = sbit__elem_at(l->dtype, l->more, rows * widest);
-    part.cells = sbit__elem_at(l->dtype, l->cells, rows * h);
-    part.before = sbit__elem_at(l->dtype, l->before, rows * h);
-    part.ends = sbit__elem_at(l->dtype, l->ends, i * l->batch * h);
+    if (l->kept == NULL) {
+        part.more = sbit__elem_at(l->dtype, l->more, rows * widest);
+        part.cells = sbit__elem_at(l->dtype, l->cells, rows * h);
+        part.ends = sbit__elem_at(l->dtype, l->ends, i * l->batch * h);
+    }
     return part;
 }
 
-/* Gates and cells of a part. */
+/* Gates and cells of a part, by the same sums as sbit LSTM's. */
 static void sbit__lstm_gates(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
 {
     const int64_t rows = l->count * l->batch, h = l->hidden, cell = l->batch * h;
     const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 4 * h * l->input);
     const void *r = sbit__lstm_in(call, SBIT__LSTM_R, d * 4 * h * h);
-    const void *b = sbit__lstm_in(call, SBIT__LSTM_B, d * 8 * h);
-    sbit__lstm_multiply(l, sbit__lstm_product_of(rows, 4 * h, l->input, false, true),
-                        sbit__lstm_rows(l, call->in[SBIT__LSTM_X]), w, l->gates);
-    sbit__lstm_before(call, l, d);
-    sbit__lstm_multiply(l, sbit__lstm_product_of(rows, 4 * h, h, false, true), l->before, r,
-                        l->more);
+    sbit__lstm_product of_x = sbit__lstm_product_of(rows, 4 * h, l->input, false, true);
+    sbit__lstm_product of_h = sbit__lstm_product_of(rows, 4 * h, h, false, true);
+    of_x.packed = l->packed_w;
+    of_x.bias = l->bias;
+    of_h.packed = l->packed_r;
+    sbit__lstm_multiply(l, of_x, sbit__lstm_rows(l, call->in[SBIT__LSTM_X]), w, l->gates);
+    sbit__lstm_multiply(l, of_h, sbit__lstm_states(call, l, d), r, l->more);
     sbit__lstm_task task = sbit__lstm_task_of(l);
-    task.b = b;
-    task.c0 = l->ends;
     const bool single = l->dtype == SBIT_F32;
     const int64_t grain = sbit__div_up(SBIT__LSTM_GRAIN, sbit__larger(h, 1));
     sbit__parallel_range(l->ctx, l->batch, 1, single ? sbit__lstm_f32_gates : sbit__lstm_f64_gates,
@@ -442,24 +506,61 @@ static void sbit__lstm_gates(const sbit_op_call *call, const sbit__lstm_grad *l,
     sbit__elem_copy(l->dtype, l->ends, cell, l->cells, l->count * cell, cell);
 }
 
-/* The gradients of a part's gates, in their place; dh and dc go back through its steps. */
+/* What step t of a part reads. */
+static sbit__lstm_step sbit__lstm_step_of(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d,
+                                          int64_t t)
+{
+    const int64_t h = l->hidden, cell = l->batch * h, step = l->first + t;
+    const int64_t at = sbit__lstm_time(l, step) * l->directions + d;
+    sbit__lstm_step s;
+    s.dg = sbit__elem_at(l->dtype, l->gates, t * 4 * cell);
+    s.dy = sbit__lstm_in(call, SBIT__LSTM_DY, at * cell);
+    if (l->kept != NULL) {
+        const int64_t all = l->steps * l->directions * cell;
+        const int64_t last = step > 0 ? sbit__lstm_time(l, step - 1) * l->directions + d : 0;
+        s.gates = l->kept + at * 4 * cell;
+        s.tops = l->kept + 5 * all + at * cell;
+        s.cells = step > 0 ? l->kept + 4 * all + last * cell
+                           : sbit__lstm_in(call, SBIT__LSTM_C0, d * cell);
+    } else {
+        s.gates = s.dg;
+        s.tops = sbit__elem_at(l->dtype, l->more, t * cell);
+        s.cells = sbit__elem_at(l->dtype, l->cells, t * cell);
+    }
+    return s;
+}
+
+/* The samples of block `index` back through the steps of a part. */
+static void sbit__lstm_block(void *user, int64_t index, int32_t worker)
+{
+    const sbit__lstm_task *task = (const sbit__lstm_task *)user;
+    const sbit__lstm_grad *l = task->l;
+    const int64_t h = l->hidden;
+    const int64_t begin = index * l->batch / l->blocks, end = (index + 1) * l->batch / l->blocks;
+    const void *r = sbit__lstm_in(task->call, SBIT__LSTM_R, task->direction * 4 * h * h);
+    sbit__lstm_product product = sbit__lstm_product_of(end - begin, h, 4 * h, false, false);
+    product.packed = l->packed;
+    product.serial = true;
+    for (int64_t t = l->count - 1; t >= 0; t--) {
+        const sbit__lstm_step step = sbit__lstm_step_of(task->call, l, task->direction, t);
+        if (l->dtype == SBIT_F32) {
+            sbit__lstm_f32_back(l, &step, begin, end);
+        } else {
+            sbit__lstm_f64_back(l, &step, begin, end);
+        }
+        sbit__lstm_multiply_in(l, &product, sbit__elem_at_const(l->dtype, step.dg, begin * 4 * h), r,
+                               sbit__elem_at(l->dtype, l->dh, begin * h),
+                               (char *)l->gemm + (size_t)worker * l->gemm_bytes);
+    }
+}
+
+/* The gradients of a part's gates; dh and dc go back through its steps. */
 static void sbit__lstm_back(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
 {
-    const int64_t h = l->hidden, cell = l->batch * h;
-    const void *r = sbit__lstm_in(call, SBIT__LSTM_R, d * 4 * h * h);
-    const int64_t grain = sbit__div_up(SBIT__LSTM_GRAIN, sbit__larger(h, 1));
     sbit__lstm_task task = sbit__lstm_task_of(l);
-    for (int64_t t = l->count - 1; t >= 0; t--) {
-        const int64_t at = sbit__lstm_time(l, l->first + t);
-        task.step = t;
-        task.dy = sbit__lstm_in(call, SBIT__LSTM_DY, (at * l->directions + d) * cell);
-        sbit__parallel_range(l->ctx, l->batch, grain,
-                             l->dtype == SBIT_F32 ? sbit__lstm_f32_back : sbit__lstm_f64_back,
-                             &task);
-        sbit__lstm_multiply_packed(
-            l, sbit__lstm_product_of(l->batch, h, 4 * h, false, false),
-            sbit__elem_at_const(l->dtype, l->gates, t * l->batch * 4 * h), r, l->packed, l->dh);
-    }
+    task.call = call;
+    task.direction = d;
+    sbit_ctx_parallel(l->ctx, l->blocks, sbit__lstm_block, &task);
 }
 
 static void sbit__lstm_add(const sbit__lstm_grad *l, int64_t n, const void *x, bool first, void *y)
@@ -480,9 +581,11 @@ static void sbit__lstm_results(const sbit_op_call *call, const sbit__lstm_grad *
     const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 4 * h * l->input);
     void *dx = sbit__lstm_out(call, 0, 0), *dw = sbit__lstm_out(call, 1, d * 4 * h * l->input);
     void *dr = sbit__lstm_out(call, 2, d * 4 * h * h), *db = sbit__lstm_out(call, 3, d * 8 * h);
+    sbit__lstm_product of_h = sbit__lstm_product_of(4 * h, h, rows, true, false);
+    sbit__lstm_product of_x = sbit__lstm_product_of(4 * h, l->input, rows, true, false);
+    sbit__lstm_product of_g = sbit__lstm_product_of(rows, l->input, 4 * h, false, false);
     if (dr != NULL) {
-        sbit__lstm_multiply(l, sbit__lstm_product_of(4 * h, h, rows, true, false), l->gates,
-                            l->before, l->sum);
+        sbit__lstm_multiply(l, of_h, l->gates, sbit__lstm_states(call, l, d), l->sum);
         sbit__lstm_add(l, 4 * h * h, l->sum, last, dr);
     }
     if (db != NULL) {
@@ -494,15 +597,18 @@ static void sbit__lstm_results(const sbit_op_call *call, const sbit__lstm_grad *
                              &task);
     }
     if (dw != NULL) {
-        sbit__lstm_multiply(l, sbit__lstm_product_of(4 * h, l->input, rows, true, false), l->gates,
-                            sbit__lstm_rows(l, call->in[SBIT__LSTM_X]), l->sum);
+        sbit__lstm_multiply(l, of_x, l->gates, sbit__lstm_rows(l, call->in[SBIT__LSTM_X]), l->sum);
         sbit__lstm_add(l, 4 * h * l->input, l->sum, last, dw);
     }
     if (dx == NULL) {
         return;
     }
-    sbit__lstm_multiply(l, sbit__lstm_product_of(rows, l->input, 4 * h, false, false), l->gates, w,
-                        l->more);
+    if (!l->reverse) {
+        sbit__lstm_multiply(l, of_g, l->gates, w,
+                            sbit__elem_at(l->dtype, dx, l->first * l->batch * l->input));
+        return;
+    }
+    sbit__lstm_multiply(l, of_g, l->gates, w, l->more);
     for (int64_t t = 0; t < l->count; t++) {
         const int64_t n = l->batch * l->input, to = sbit__lstm_time(l, l->first + t) * n;
         sbit__lstm_add(l, n, sbit__elem_at_const(l->dtype, l->more, t * n), d == 0,
@@ -510,18 +616,40 @@ static void sbit__lstm_results(const sbit_op_call *call, const sbit__lstm_grad *
     }
 }
 
+/* Packed weights and the bias of a direction. */
+static void sbit__lstm_begin(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
+{
+    const int64_t h = l->hidden;
+    const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 4 * h * l->input);
+    const void *r = sbit__lstm_in(call, SBIT__LSTM_R, d * 4 * h * h);
+    const void *b = sbit__lstm_in(call, SBIT__LSTM_B, d * 8 * h);
+    if (l->packed != NULL) {
+        sbit__gemm_pack_b(l->ctx, h, 4 * h, (const float *)r, h, false, 1.0f, l->packed);
+    }
+    if (l->packed_w != NULL) {
+        sbit__gemm_pack_b(l->ctx, 4 * h, l->input, (const float *)w, l->input, true, 1.0f, l->packed_w);
+        sbit__gemm_pack_b(l->ctx, 4 * h, h, (const float *)r, h, true, 1.0f, l->packed_r);
+    }
+    for (int64_t i = 0; l->kept == NULL && i < 4 * h; i++) {
+        if (l->dtype == SBIT_F32) {
+            const float *from = (const float *)b;
+            ((float *)l->bias)[i] = from != NULL ? from[i] + from[4 * h + i] : 0.0f;
+        } else {
+            const double *from = (const double *)b;
+            ((double *)l->bias)[i] = from != NULL ? from[i] + from[4 * h + i] : 0.0;
+        }
+    }
+}
+
 static void sbit__lstm_direction(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
 {
     const int64_t parts = (l->steps + l->part - 1) / l->part, cell = l->batch * l->hidden;
     void *dh0 = sbit__lstm_out(call, 4, d * cell), *dc0 = sbit__lstm_out(call, 5, d * cell);
-    sbit__lstm_copy_or_zero(l, sbit__lstm_in(call, SBIT__LSTM_C0, d * cell), l->ends);
-    if (l->packed != NULL) {
-        const int64_t h = l->hidden;
-        sbit__gemm_pack_b(l->ctx, h, 4 * h,
-                          (const float *)sbit__lstm_in(call, SBIT__LSTM_R, d * 4 * h * h), h, false,
-                          1.0f, l->packed);
+    sbit__lstm_begin(call, l, d);
+    if (l->kept == NULL) {
+        sbit__lstm_copy_or_zero(l, sbit__lstm_in(call, SBIT__LSTM_C0, d * cell), l->ends);
     }
-    for (int64_t i = 0; i < parts; i++) {
+    for (int64_t i = 0; l->kept == NULL && i < parts; i++) {
         const sbit__lstm_grad part = sbit__lstm_part(l, i);
         sbit__lstm_gates(call, &part, d);
     }
@@ -529,7 +657,7 @@ static void sbit__lstm_direction(const sbit_op_call *call, const sbit__lstm_grad
     sbit__lstm_copy_or_zero(l, sbit__lstm_in(call, SBIT__LSTM_DYC, d * cell), l->dc);
     for (int64_t i = parts; i-- > 0;) {
         const sbit__lstm_grad part = sbit__lstm_part(l, i);
-        if (!l->whole && i + 1 < parts) {
+        if (!l->whole && l->kept == NULL && i + 1 < parts) {
             sbit__lstm_gates(call, &part, d);
         }
         sbit__lstm_back(call, &part, d);
@@ -565,6 +693,7 @@ static sbit_status sbit__lstm_grad_run(const sbit_op_call *call, sbit_error *err
     const char *direction = sbit_node_string(call->node, "direction", "forward");
     (void)error;
     sbit__lstm_place(call, &l, (char *)call->scratch);
+    l.kept = (const float *)sbit__lstm_in(call, SBIT__LSTM_IN_KEPT, 0);
     const bool nothing = sbit__lstm_nothing(call, &l);
     for (int64_t d = 0; !nothing && d < l.directions; d++) {
         l.reverse = d == 1 || sbit__streq(direction, "reverse");

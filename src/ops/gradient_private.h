@@ -101,6 +101,12 @@ SBIT__FN sbit_value_id sbit__g_shape_of(sbit_gradient *g, const int64_t *dims, i
 SBIT__FN void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count,
                             bool padded);
 
+/* Output 3 of sbit LSTM (ops/recurrent.c), which LstmGrad reads: [6, T, D, N, H], of which 4 are the gates
+ * [T, D, N, 4 H], then come the cells and their tanh. */
+enum {
+    SBIT__LSTM_KEPT = 6
+};
+
 /* What an External node runs; see ops/external.c. backward gets scratch memory of x's size if dx is
  * not wanted. elementwise: it does not matter where the elements of x lie. */
 typedef struct sbit__external {

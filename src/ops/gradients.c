@@ -882,7 +882,7 @@ SBIT__FN void sbit__grad_lstm(sbit_gradient *g)
 {
     static const int32_t places[] = {0, 1, 2, 3, 5, 6}; /* x, W, R, B, h0, c0 among the inputs */
     const bool gru = sbit__streq(g->node->op_type, "GRU");
-    sbit_value_id inputs[10], outputs[6];
+    sbit_value_id inputs[11], outputs[6];
     sbit_attr attrs[2];
     bool wanted[6];
     const bool other =
@@ -905,7 +905,7 @@ SBIT__FN void sbit__grad_lstm(sbit_gradient *g)
     attrs[0] = sbit__attr_string("direction", sbit_node_string(g->node, "direction", "forward"));
     attrs[1] =
         sbit__attr_int("linear_before_reset", sbit_node_int(g->node, "linear_before_reset", 0));
-    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, gru ? "GruGrad" : "LstmGrad", inputs, gru ? 9 : 10,
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, gru ? "GruGrad" : "LstmGrad", inputs, gru ? 9 : 11,
                      attrs, gru ? 2 : 1, wanted, outputs, gru ? 5 : 6);
     for (int32_t i = 0; i < 6; i++) {
         if (wanted[i]) {

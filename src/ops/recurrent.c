@@ -260,6 +260,14 @@ static sbit_status sbit__rnn_infer(const sbit_op_call *call, sbit_error *error)
         y->dims[2] = rnn.batch_first ? dirs : batch;
         y->dims[3] = hidden;
     }
+    sbit_type *kept = sbit__op_is_internal(call) ? sbit__op_out(call, 3, SBIT_F32, 5) : NULL;
+    if (kept != NULL) {
+        kept->dims[0] = sbit__dim(SBIT__LSTM_KEPT);
+        kept->dims[1] = steps;
+        kept->dims[2] = dirs;
+        kept->dims[3] = batch;
+        kept->dims[4] = hidden;
+    }
     for (int32_t i = 1; i < 3; i++) {
         sbit_type *state = sbit__op_out(call, i, call->in_type[0]->dtype, 3);
         if (state != NULL) {
@@ -300,6 +308,7 @@ typedef struct sbit__rnn_params {
     sbit__rnn rnn;
     size_t part_bytes[3];
     int64_t blocks;    /* of images that go through the steps by themselves, each on one thread */
+    bool packs;        /* weights that change: packed in scratch memory by each run */
     size_t gemm_bytes; /* scratch of the gemms before the steps, then of those of one block */
     size_t step_bytes;
 } sbit__rnn_params;
@@ -365,6 +374,24 @@ static bool sbit__rnn_weights(const sbit_op_call *call, sbit__rnn *rnn)
            w->dims[1] == rnn->gates * rnn->hidden && r->dims[1] == w->dims[1];
 }
 
+static void sbit__rnn_pack_to(const sbit_op_call *call, const sbit__rnn *rnn, const size_t bytes[3],
+                              char *packed)
+{
+    for (int64_t dir = 0; dir < rnn->dirs; dir++) {
+        for (int32_t part = 0; part < 3; part++) {
+            int64_t n = 0, k = 0, row = 0;
+            sbit__rnn_part(rnn, part, &n, &k, &row);
+            const float *from = (const float *)call->in[part == 0 ? 1 : 2]->data +
+                                (dir * rnn->gates * rnn->hidden + row) * k;
+            if (n > 0 && k > 0) {
+                sbit__gemm_pack_b(
+                    call->ctx, n, k, from, k, true, 1.0f,
+                    (float *)(void *)(packed + sbit__rnn_packed_at(bytes, dir, part)));
+            }
+        }
+    }
+}
+
 static sbit_status sbit__rnn_pack(const sbit_op_call *call, sbit_error *error)
 {
     sbit__rnn rnn;
@@ -377,23 +404,13 @@ static sbit_status sbit__rnn_pack(const sbit_op_call *call, sbit_error *error)
     if (packed == NULL) {
         return total > 0 ? sbit__op_no_memory(call, error) : SBIT_OK;
     }
-    for (int64_t dir = 0; dir < rnn.dirs; dir++) {
-        for (int32_t part = 0; part < 3; part++) {
-            int64_t n = 0, k = 0, row = 0;
-            sbit__rnn_part(&rnn, part, &n, &k, &row);
-            const float *from = (const float *)call->in[part == 0 ? 1 : 2]->data +
-                                (dir * rnn.gates * rnn.hidden + row) * k;
-            if (n > 0 && k > 0) {
-                sbit__gemm_pack_b(
-                    call->ctx, n, k, from, k, true, 1.0f,
-                    (float *)(void *)(packed + sbit__rnn_packed_at(bytes, dir, part)));
-            }
-        }
-    }
+    sbit__rnn_pack_to(call, &rnn, bytes, packed);
     call->release_input(call, 1);
     call->release_input(call, 2);
     return SBIT_OK;
 }
+
+static const float sbit__rnn_any[1] = {0.0f}; /* stands for what is packed, where only sizes count */
 
 static size_t sbit__rnn_scratch_floats(const sbit__rnn *rnn)
 {
@@ -402,12 +419,11 @@ static size_t sbit__rnn_scratch_floats(const sbit__rnn *rnn)
                     3 * rnn->batch * rnn->hidden /* H, C, r * H */ + 2 * all /* bias */ + 64);
 }
 
-/* Images do not meet, nor do directions: both are spread over the threads. Not with weights that
- * are not packed, where the order of sums depends on the number of rows. */
-static int64_t sbit__rnn_blocks(const sbit_op_call *call, const sbit__rnn *rnn, bool pack)
+/* Images do not meet, nor do directions: both are spread over the threads. */
+static int64_t sbit__rnn_blocks(const sbit_op_call *call, const sbit__rnn *rnn)
 {
     const int64_t threads = sbit_ctx_threads(call->ctx);
-    const int64_t blocks = pack && rnn->dirs > 0 ? (threads + rnn->dirs - 1) / rnn->dirs : 1;
+    const int64_t blocks = rnn->dirs > 0 ? (threads + rnn->dirs - 1) / rnn->dirs : 1;
     return blocks < rnn->batch ? blocks : rnn->batch > 0 ? rnn->batch : 1;
 }
 
@@ -432,13 +448,14 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
         return sbit__op_no_memory(call, error);
     }
     params->rnn = rnn;
-    (void)sbit__rnn_part_bytes(call, &rnn, params->part_bytes);
-    params->blocks = sbit__rnn_blocks(call, &rnn, call->packed != NULL);
+    const size_t weights = sbit__rnn_part_bytes(call, &rnn, params->part_bytes) * (size_t)rnn.dirs;
+    params->packs = call->packed == NULL;
+    params->blocks = sbit__rnn_blocks(call, &rnn);
     params->gemm_bytes = params->step_bytes = 0;
     for (int32_t part = 0; part < 3; part++) {
         sbit__gemm gemm;
         sbit__rnn_gemm(&rnn, part, part == 0 ? rnn.steps * rnn.batch : rnn.batch, &gemm);
-        gemm.packed_b = (const float *)call->packed;
+        gemm.packed_b = params->packs ? sbit__rnn_any : (const float *)call->packed;
         gemm.serial = part > 0 && sbit__rnn_serial(&rnn, params);
         if (gemm.m > 0 && gemm.n > 0 && gemm.k > 0) {
             const size_t bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
@@ -451,7 +468,7 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
         params->gemm_bytes = workers * params->step_bytes;
     }
     *call->scratch_bytes =
-        sbit__op_in_float_scratch(call) + params->gemm_bytes +
+        sbit__op_in_float_scratch(call) + params->gemm_bytes + (params->packs ? weights : 0) +
         (size_t)rnn.dirs * sbit__rnn_scratch_floats(&rnn) *
             (call->in_type[0]->dtype == SBIT_F64 ? sizeof(double) : sizeof(float));
     return SBIT_OK;
@@ -498,6 +515,8 @@ typedef struct sbit__rnn_run {
     float *bias;           /* [gates * hidden] */
     float *reset_bias;     /* GRU: R's bias of the hidden gate, apart if linear_before_reset */
     const float *peephole; /* [3 * hidden] i o f, or NULL */
+    const char *packed;    /* of the weights */
+    float *kept;           /* LSTM: output 3, or NULL */
 } sbit__rnn_run;
 
 static void sbit__rnn_activate(const sbit__rnn_run *run, int32_t function, float *x)
@@ -518,11 +537,13 @@ static void sbit__rnn_activate(const sbit__rnn_run *run, int32_t function, float
     }
 }
 
-/* LSTM, one image: gates hold H(t-1) * R^T. Writes C and H of this step. */
-static void sbit__rnn_lstm_step(const sbit__rnn_run *run, int64_t b, const float *xw)
+/* LSTM, one image: gates hold H(t-1) * R^T. Writes C and H of this step; cell, top: where C and its
+ * tanh are kept, or NULL. */
+static void sbit__rnn_lstm_step(const sbit__rnn_run *run, int64_t b, const float *xw, float *gates,
+                                float *cell, float *top)
 {
     const int64_t n = run->rnn->hidden;
-    float *i = run->gates + b * 4 * n, *o = i + n, *f = o + n, *g = f + n;
+    float *i = gates, *o = i + n, *f = o + n, *g = f + n;
     float *c = run->c + b * n, *h = run->h + b * n;
     const float *p = run->peephole;
     run->kernels->f32_binary(SBIT__BINARY_ADD, 4 * n, i, 1, xw, 1, i);
@@ -541,6 +562,10 @@ static void sbit__rnn_lstm_step(const sbit__rnn_run *run, int64_t b, const float
     }
     sbit__rnn_activate(run, 0, o);
     sbit__rnn_activate(run, 2, h);
+    if (cell != NULL) {
+        memcpy(cell, c, (size_t)n * sizeof *c);
+        memcpy(top, h, (size_t)n * sizeof *h);
+    }
     run->kernels->f32_binary(SBIT__BINARY_MUL, n, h, 1, o, 1, h);
 }
 
@@ -624,14 +649,9 @@ static void sbit__rnn_multiply(const sbit_op_call *call, const sbit__rnn_run *ru
         return;
     }
     gemm.a = a;
-    if (call->packed != NULL) {
-        gemm.packed_b =
-            (const float *)(const void *)((const char *)call->packed +
-                                          sbit__rnn_packed_at(params->part_bytes, run->dir, part));
-    } else {
-        gemm.b = (const float *)call->in[part == 0 ? 1 : 2]->data +
-                 (run->dir * rnn->gates * rnn->hidden + row) * k;
-    }
+    gemm.packed_b =
+        (const float *)(const void *)(run->packed +
+                                      sbit__rnn_packed_at(params->part_bytes, run->dir, part));
     gemm.serial = part > 0 && sbit__rnn_serial(rnn, params);
     gemm.bias = bias;
     gemm.c = c + row;
@@ -644,8 +664,13 @@ static void sbit__rnn_step(const sbit_op_call *call, const sbit__rnn_run *run, i
 {
     const sbit__rnn *rnn = run->rnn;
     const bool reverse = run->dir == 1 || rnn->reverse_only;
-    const int64_t hidden = rnn->hidden;
-    float *gates = run->gates + b0 * rnn->gates * hidden;
+    const int64_t hidden = rnn->hidden, cells = rnn->steps * rnn->dirs * rnn->batch * hidden;
+    /* what is kept has no lengths: all are at the same time */
+    const int64_t row0 = run->kept != NULL
+                             ? (sbit__rnn_time(call, rnn, reverse, 0, step) * rnn->dirs + run->dir) * rnn->batch
+                             : 0;
+    float *all = run->kept != NULL ? run->kept + row0 * 4 * hidden : run->gates;
+    float *gates = all + b0 * rnn->gates * hidden;
     sbit__rnn_multiply(call, run, 1, run->h + b0 * hidden, b1 - b0, NULL, gates, scratch);
     if (rnn->kind == SBIT__RNN_GRU) {
         for (int64_t b = b0; b < b1; b++) {
@@ -665,7 +690,9 @@ static void sbit__rnn_step(const sbit_op_call *call, const sbit__rnn_run *run, i
         }
         const float *xw = sbit__rnn_xw_row(run, b, time);
         if (rnn->kind == SBIT__RNN_LSTM) {
-            sbit__rnn_lstm_step(run, b, xw);
+            float *cell = run->kept != NULL ? run->kept + 4 * cells + (row0 + b) * hidden : NULL;
+            sbit__rnn_lstm_step(run, b, xw, all + b * 4 * hidden, cell,
+                                cell != NULL ? cell + cells : NULL);
         } else if (rnn->kind == SBIT__RNN_GRU) {
             sbit__rnn_gru_finish(run, b, xw);
         } else {
@@ -740,6 +767,7 @@ static float *sbit__rnn_begin(const sbit_op_call *call, const sbit__rnn *rnn, in
     run->kernels = call->kernels;
     run->act = rnn->act[dir];
     run->dir = dir;
+    run->kept = sbit__out(call, 3) != NULL ? (float *)call->out[3]->data : NULL;
     run->peephole = peephole != NULL ? (const float *)peephole->data + dir * 3 * rnn->hidden : NULL;
     run->xw = next;
     next += rnn->steps * rnn->batch * all;
@@ -778,12 +806,19 @@ static void sbit__rnn_directions(const sbit_op_call *call, const sbit__rnn *rnn)
 {
     const sbit__rnn_params *params = (const sbit__rnn_params *)call->params;
     const int64_t dirs = rnn->dirs;
-    float *memory = (float *)(void *)((char *)call->scratch + params->gemm_bytes);
+    char *weights = (char *)call->scratch + params->gemm_bytes;
+    const size_t *bytes = params->part_bytes;
+    const size_t taken = params->packs ? (bytes[0] + bytes[1] + bytes[2]) * (size_t)dirs : 0;
+    float *memory = (float *)(void *)(weights + taken);
     sbit__rnn_run runs[2];
     sbit__rnn_task task;
+    if (params->packs) {
+        sbit__rnn_pack_to(call, rnn, bytes, weights);
+    }
     for (int64_t dir = 0; dir < dirs; dir++) {
         sbit__rnn_run *run = &runs[dir];
         memory = sbit__rnn_begin(call, rnn, dir, memory, run);
+        run->packed = params->packs ? weights : (const char *)call->packed;
         sbit__rnn_bias(call, run);
         sbit__rnn_load_state(rnn, sbit__in(call, 5), dir, run->h);
         sbit__rnn_load_state(rnn, sbit__in(call, 6), dir, run->c);
@@ -1458,6 +1493,8 @@ static const sbit_op_quant sbit__rnn_quant = {SBIT_QUANT_RECURRENT, 0, 1, 2, -1,
     }
 
 static const sbit_op_row sbit__rnn_rows[] = {
+    {"sbit", "LSTM", 1, SBIT_T(SBIT_F32), SBIT_OP_OMITS, sbit__rnn_pack, sbit__rnn_infer, sbit__rnn_prepare,
+     sbit__rnn_op_run, NULL, NULL, NULL, NULL, sbit__rnn_macs},
     SBIT__RNN_ROW("LSTM", 1, SBIT__T_FLOATS1, sbit__grad_lstm),
     SBIT__RNN_ROW("LSTM", 7, SBIT__T_FLOATS1, sbit__grad_lstm),
     SBIT__RNN_ROW("LSTM", 14, SBIT__T_FLOATS1, sbit__grad_lstm),
