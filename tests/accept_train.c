@@ -85,9 +85,9 @@ static const accept_run accept_runs[] = {
     {"mobilenetv2", "control", 8, ACCEPT_SGD, NULL, NULL},
     {"mobilenetv2", "lsq", 8, ACCEPT_SGD, ACCEPT_LSQ(ACCEPT_OBSERVED, ACCEPT_OBSERVED, "4"), NULL},
     {"resnet18w32", "control", 10, ACCEPT_SGD, NULL, NULL},
-    {"resnet18w32", "macs", 10, ACCEPT_LIKE("0.005", "*relu*", "50") " --macs 0.5x", NULL,
+    {"resnet18w32", "macs", 10, ACCEPT_LIKE("0.01", "*relu*", "100") " --macs 0.5x", NULL,
      ACCEPT_INNER},
-    {"resnet18w32", "both", 10, ACCEPT_LIKE("0.005", "*relu*", "50") " --macs 0.5x",
+    {"resnet18w32", "both", 10, ACCEPT_LIKE("0.01", "*relu*", "100") " --macs 0.5x",
      "PLACEMENT: generic\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: lsq, BIT: 8}}\n"
      "A: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: lsq, BIT: 8}}\n",
      ACCEPT_INNER},
