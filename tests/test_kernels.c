@@ -7,6 +7,7 @@
 #include "../src/kernels/q8_private.h"
 #include "test.h"
 
+#include <float.h> /* FLT_MAX */
 #include <sys/mman.h> /* mmap, mprotect */
 
 /* ---- memory with a forbidden page behind it */
@@ -785,6 +786,35 @@ TEST(quantize_beyond_numbers)
             CHECK_EQ_I64(u[i], wanted[i]);
             CHECK_EQ_I64(s[i] + 128, wanted[i]);
             CHECK(float_bits(f[i]) == float_bits((float)(wanted[i] - 7)));
+        }
+    }
+}
+
+/* Where the quotient is near the middle of two integers, with scales of every kind. */
+TEST(quantize_near_ties)
+{
+    const sbit_kernels *ref = sbit__kernels_of(SBIT_ISA_SCALAR);
+    const float special[8] = {1e-30f, 1e30f, 1e-9f, 1e9f, 1e-39f, 1.9999999f, 0.5f, FLT_MAX};
+    EACH_ISA(isa, kernels)
+    {
+        for (int k = 0; k < 1000; k++) {
+            enum { N = 5 * 256 + 7 };
+            const float scale = k < 8 ? special[k] : 0.001f + fabsf(random_float());
+            const int32_t zp = (int32_t)random_below(256);
+            float x[N] = {INFINITY, -INFINITY, NAN, -0.0f, FLT_MAX, -FLT_MAX, 1e-40f};
+            uint8_t u[N], u0[N], s[N], s0[N];
+            for (int i = 7; i < N; i++) {
+                x[i] = ((float)((i - 7) / 5 - zp) + 0.5f) * scale;
+                for (int step = (i - 7) % 5; step != 2; step += step < 2 ? 1 : -1) {
+                    x[i] = nextafterf(x[i], step < 2 ? -INFINITY : INFINITY);
+                }
+            }
+            kernels->f32_quantize_u8(N, x, scale, zp, 0, 255, u);
+            ref->f32_quantize_u8(N, x, scale, zp, 0, 255, u0);
+            CHECK_MEM(u, u0, sizeof u);
+            kernels->f32_quantize_s8(N, x, scale, zp - 128, -128, 127, (int8_t *)s);
+            ref->f32_quantize_s8(N, x, scale, zp - 128, -128, 127, (int8_t *)s0);
+            CHECK_MEM(s, s0, sizeof s);
         }
     }
 }

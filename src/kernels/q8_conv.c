@@ -22,6 +22,8 @@ enum {
     SBIT__Q8_FEW_PIXELS = 256,   /* of a unit of small images, unless they are as many */
     SBIT__Q8_STRIP_BYTES = 256 * 1024, /* of a band between two convolutions */
     SBIT__Q8_WIDEST = 64,                /* panel that pack_rows knows */
+    SBIT__Q8_ONES = 80,                  /* terms summed at a time: a multiple of 4 */
+    SBIT__Q8_SUMMED = 32,                /* of as many pixels */
     SBIT__Q8_HEAD = 128,                 /* bytes in front of the packed weights of a group */
     SBIT__Q8_ADDED = 64,                 /* of these */
     SBIT__Q8_LISTED = 128,       /* multiplications that take as long as putting a pixel into a list */
@@ -341,44 +343,73 @@ static void sbit__q8_pack_column(const sbit__q8_conv *conv, const sbit__q8_weigh
     }
 }
 
+/* Sums of each column of a packed panel: its products with ones. */
+static void sbit__q8_column_sums(const sbit__q8_kernels *kernels, const sbit__q8_conv *conv,
+                                 const int8_t *panel, int64_t width, uint32_t *sums)
+{
+    uint8_t ones[SBIT__Q8_ONES];
+    int32_t part[SBIT__Q8_WIDEST], none[SBIT__Q8_WIDEST];
+    const uint8_t *row = ones;
+    const int64_t offset = 0;
+    sbit__q8_tile tile;
+    memset(&tile, 0, sizeof tile);
+    memset(ones, 1, sizeof ones);
+    memset(none, 0, sizeof none);
+    memset(sums, 0, (size_t)width * sizeof *sums);
+    tile.taps = 1;
+    tile.offsets = &offset;
+    tile.width = tile.columns = tile.out_stride = width;
+    tile.bias = none;
+    tile.store.kind = SBIT__Q8_I32;
+    for (int64_t k = 0; k < conv->depth; k += SBIT__Q8_ONES) {
+        tile.depth = sbit__smaller(conv->depth - k, SBIT__Q8_ONES);
+        tile.weights = tile.next = panel + k * width;
+        kernels->q8_tile(&tile, 1, &row, NULL, part);
+        for (int64_t j = 0; j < width; j++) {
+            sums[j] += (uint32_t)part[j];
+        }
+    }
+}
+
 /* What is multiplied are two activations: the right one is packed in every run. Columns lie side by
  * side in it, in rows of the depth; four rows are put together column by column. */
-static void sbit__q8_pack_rows(const sbit__q8_conv *conv, const sbit__q8_weights *weights,
-                               const sbit__q8_group *at, int64_t first, int64_t width)
+static void sbit__q8_pack_rows(const sbit__q8_kernels *kernels, const sbit__q8_conv *conv,
+                               const sbit__q8_weights *weights, const sbit__q8_group *at,
+                               int64_t first, int64_t width)
 {
+    static const uint8_t nothing[SBIT__Q8_WIDEST] = {0};
     const int64_t count = sbit__smaller(width, conv->shape.out_channels - first);
-    const uint32_t flip = weights->is_unsigned ? 0x80808080u : 0;
-    uint8_t *to = (uint8_t *)(at->weights + first * sbit__div_up(conv->depth, 4) * 4);
-    uint32_t sums[SBIT__Q8_WIDEST]; /* of bytes plus 128 */
-    for (int64_t j = 0; j < count; j++) {
-        sums[j] = 0;
-    }
+    const uint8_t flip = weights->is_unsigned ? 0x80 : 0;
+    int8_t *panel = at->weights + first * sbit__div_up(conv->depth, 4) * 4;
+    uint8_t *to = (uint8_t *)panel, pair[2][2 * SBIT__Q8_WIDEST];
+    uint32_t sums[SBIT__Q8_WIDEST] = {0};
     for (int64_t k = 0; k < conv->depth; k += 4) {
         const uint8_t *row[4];
         const int64_t rows = sbit__smaller(conv->depth - k, 4);
-        for (int64_t r = 0; r < 4; r++) { /* rows that are not there count nothing below */
-            row[r] = (const uint8_t *)weights->data +
-                     (k + (r < rows ? r : 0)) * weights->in_stride + first;
+        for (int64_t r = 0; r < 4; r++) {
+            row[r] = r < rows ? (const uint8_t *)weights->data + (k + r) * weights->in_stride + first
+                              : nothing;
         }
-        const uint32_t mask = rows == 4 ? 0xffffffffu : (1u << (8 * rows)) - 1u;
-        for (int64_t j = 0; j < count; j++) {
-            const uint32_t quad = (((uint32_t)row[0][j] | (uint32_t)row[1][j] << 8 |
-                                    (uint32_t)row[2][j] << 16 | (uint32_t)row[3][j] << 24) ^
-                                   flip) &
-                                  mask;
-            const uint32_t lifted = (quad ^ 0x80808080u) & mask;
-            const uint32_t pairs = (lifted & 0x00ff00ffu) + (lifted >> 8 & 0x00ff00ffu);
-            sums[j] += (pairs & 0xffffu) + (pairs >> 16);
-            to[4 * j] = (uint8_t)quad;
-            to[4 * j + 1] = (uint8_t)(quad >> 8);
-            to[4 * j + 2] = (uint8_t)(quad >> 16);
-            to[4 * j + 3] = (uint8_t)(quad >> 24);
+        kernels->q8_interleave(count, row[0], row[2], pair[0]);
+        kernels->q8_interleave(count, row[1], row[3], pair[1]);
+        kernels->q8_interleave(2 * count, pair[0], pair[1], to);
+        const uint8_t masks[4] = {flip, (uint8_t)(rows > 1 ? flip : 0), (uint8_t)(rows > 2 ? flip : 0),
+                                  (uint8_t)(rows > 3 ? flip : 0)};
+        uint64_t mask = 0, part = 0;
+        memcpy(&mask, masks, sizeof masks);
+        memcpy((char *)&mask + sizeof masks, masks, sizeof masks);
+        for (int64_t j = 0; j < 4 * width && flip != 0; j += 8) {
+            memcpy(&part, to + j, sizeof part);
+            part ^= mask;
+            memcpy(to + j, &part, sizeof part);
         }
         to += 4 * width;
     }
+    if (conv->zero_x != 0) {
+        sbit__q8_column_sums(kernels, conv, panel, width, sums);
+    }
     for (int64_t j = 0; j < count; j++) {
-        sbit__q8_pack_column(conv, weights, at, first + j, first + j,
-                             sums[j] - 128u * (uint32_t)conv->depth);
+        sbit__q8_pack_column(conv, weights, at, first + j, first + j, sums[j]);
     }
 }
 
@@ -509,7 +540,7 @@ SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
         for (int64_t first = 0; first < out;) {
             const int64_t width = sbit__q8_panel(kernels, out - first);
             if (by_rows) {
-                sbit__q8_pack_rows(conv, weights, &at, first, width);
+                sbit__q8_pack_rows(kernels, conv, weights, &at, first, width);
             } else {
                 sbit__q8_pack_panel(conv, weights, &at, g, first, width);
             }
@@ -611,18 +642,44 @@ static void sbit__q8_unit_rows(const sbit__q8_unit *unit)
     }
 }
 
-static void sbit__q8_unit_sums(const sbit__q8_unit *unit, int64_t channel)
+/* Sums of what each pixel's taps see: products with columns of ones, of which one is kept. */
+static void sbit__q8_unit_sums(const sbit__q8_unit *unit)
 {
     const sbit__q8_conv *conv = unit->job->conv;
-    for (int64_t p = 0; p < unit->rows * conv->shape.out[2]; p++) {
-        int32_t sum = 0;
-        for (int64_t t = 0; t < conv->taps; t++) {
-            const uint8_t *x = unit->row[p] + channel + unit->offsets[t];
-            for (int64_t k = 0; k < conv->depth; k++) {
-                sum += x[k];
+    const sbit__q8_kernels *kernels = unit->job->kernels;
+    const int64_t pixels = unit->rows * conv->shape.out[2], quad = 4 * kernels->lanes;
+    int8_t ones[SBIT__Q8_ONES / 4 * SBIT__Q8_WIDEST];
+    int32_t none[SBIT__Q8_WIDEST / 4] = {0}, part[SBIT__Q8_SUMMED];
+    const uint8_t *row[SBIT__Q8_SUMMED];
+    sbit__q8_tile tile;
+    memset(&tile, 0, sizeof tile);
+    memset(ones, 1, sizeof ones);
+    memset(unit->sums, 0, (size_t)pixels * sizeof *unit->sums);
+    tile.taps = conv->taps;
+    tile.offsets = unit->offsets;
+    tile.width = kernels->lanes;
+    tile.columns = tile.out_stride = 1;
+    tile.weights = tile.next = ones;
+    tile.bias = none;
+    tile.store.kind = SBIT__Q8_I32;
+    for (int64_t k = 0; k < conv->depth; k += SBIT__Q8_ONES) {
+        tile.depth = sbit__smaller(conv->depth - k, SBIT__Q8_ONES);
+        tile.between = -sbit__div_up(tile.depth, 4) * quad; /* all taps have the same */
+        for (int64_t i = tile.depth; i % 4 != 0; i++) {
+            for (int64_t j = 0; j < kernels->lanes; j++) {
+                ones[i / 4 * quad + 4 * j + i % 4] = 0;
             }
         }
-        unit->sums[p] = sum;
+        for (int64_t first = 0; first < pixels; first += SBIT__Q8_SUMMED) {
+            const int64_t count = sbit__smaller(pixels - first, SBIT__Q8_SUMMED);
+            for (int64_t p = 0; p < count; p++) {
+                row[p] = unit->row[first + p] + k;
+            }
+            kernels->q8_tile(&tile, count, row, NULL, part);
+            for (int64_t p = 0; p < count; p++) {
+                unit->sums[first + p] += part[p];
+            }
+        }
     }
 }
 
@@ -770,7 +827,7 @@ static void sbit__q8_unit_group(const sbit__q8_unit *unit, int64_t group)
         }
     }
     if (conv->has_factor) {
-        sbit__q8_unit_sums(unit, 0);
+        sbit__q8_unit_sums(unit);
     }
     tile.taps = conv->taps;
     tile.depth = conv->depth;
@@ -940,24 +997,45 @@ static void sbit__q8_run_range(void *task, int64_t begin, int64_t end, int32_t w
     }
 }
 
+/* The part of a job that all runs have. */
+static void sbit__q8_job_of(const sbit_ctx *ctx, const sbit__q8_conv *conv, const uint8_t *x,
+                            const void *packed, const uint8_t *other, void *y, void *scratch,
+                            sbit__q8_job *job)
+{
+    job->conv = conv;
+    job->kernels = sbit__q8_of(ctx);
+    job->x = x;
+    job->packed = packed;
+    job->other = other;
+    job->added = sbit__q8_group_at(conv, (void *)(uintptr_t)packed, 0).added;
+    job->y = (char *)y;
+    job->scratch = (char *)scratch;
+}
+
+static int64_t sbit__q8_units(const sbit__q8_conv *conv)
+{
+    return sbit__div_up(conv->shape.batch, conv->images) * conv->shape.out[0] * conv->bands *
+           conv->parts;
+}
+
+SBIT__FN void sbit__q8_conv_run_alone(const sbit_ctx *ctx, const sbit__q8_conv *conv,
+                                      const uint8_t *x, const void *packed, const uint8_t *other,
+                                      void *y, void *scratch)
+{
+    sbit__q8_job job;
+    sbit__q8_job_of(ctx, conv, x, packed, other, y, scratch, &job);
+    sbit__q8_run_range(&job, 0, sbit__q8_units(conv), 0);
+}
+
 SBIT__FN void sbit__q8_conv_run(sbit_ctx *ctx, const sbit__q8_conv *conv, const uint8_t *x,
                                 const void *packed, const uint8_t *other, void *y, void *scratch)
 {
     const sbit__conv_shape *shape = &conv->shape;
-    const int64_t units =
-        sbit__div_up(shape->batch, conv->images) * shape->out[0] * conv->bands * conv->parts;
     const int64_t unit_macs = conv->images * conv->rows * shape->out[2] * shape->out_channels * conv->taps *
                               conv->depth * (conv->depthwise ? 4 : 1) / conv->parts;
     sbit__q8_job job;
-    job.conv = conv;
-    job.kernels = sbit__q8_of(ctx);
-    job.x = x;
-    job.packed = packed;
-    job.other = other;
-    job.added = sbit__q8_group_at(conv, (void *)(uintptr_t)packed, 0).added;
-    job.y = (char *)y;
-    job.scratch = (char *)scratch;
-    sbit__parallel_range(ctx, units, 1 + SBIT__Q8_WORTH_A_THREAD / (2 * (unit_macs + 1)),
+    sbit__q8_job_of(ctx, conv, x, packed, other, y, scratch, &job);
+    sbit__parallel_range(ctx, sbit__q8_units(conv), 1 + SBIT__Q8_WORTH_A_THREAD / (2 * (unit_macs + 1)),
                          sbit__q8_run_range, &job);
 }
 

@@ -167,6 +167,10 @@ SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
 /* x [batch][positions][in_channels], y alike, of the store's type; other: what is added, as y */
 SBIT__FN void sbit__q8_conv_run(sbit_ctx *ctx, const sbit__q8_conv *conv, const uint8_t *x,
                                 const void *packed, const uint8_t *other, void *y, void *scratch);
+/* On the calling thread alone, for workers; scratch: conv->worker_bytes. */
+SBIT__FN void sbit__q8_conv_run_alone(const sbit_ctx *ctx, const sbit__q8_conv *conv,
+                                      const uint8_t *x, const void *packed, const uint8_t *other,
+                                      void *y, void *scratch);
 
 /* >>strips: a 1x1 convolution that expands channels, a depthwise one and, if it has channels, a 1x1
  * one that projects them, without what is between them in memory. The depthwise one pads with its

@@ -454,6 +454,8 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_softmax__avx512(int64_t n, const float *
 typedef struct sbit__quantizer16 {
     __m512 scale, lo, hi;
     __m512i zero_point;
+    bool products; /* serve for the division; with inverse and bounds of x */
+    __m512 inverse, least, most;
 } sbit__quantizer16;
 
 SBIT__AVX512 sbit__quantizer16 sbit__quantizer16_of(float scale, int32_t zero_point, int32_t qmin,
@@ -464,6 +466,13 @@ SBIT__AVX512 sbit__quantizer16 sbit__quantizer16_of(float scale, int32_t zero_po
     q.lo = sbit__set16((float)((int64_t)qmin - zero_point));
     q.hi = sbit__set16((float)((int64_t)qmax - zero_point));
     q.zero_point = _mm512_set1_epi32(zero_point);
+    uint32_t bits;
+    memcpy(&bits, &scale, sizeof bits);
+    const float lo = (float)((int64_t)qmin - zero_point), hi = (float)((int64_t)qmax - zero_point);
+    q.products = scale > 1e-9f && scale < 1e9f && (~bits & 0x7fffffu) != 0 && lo > -1e6f && hi < 1e6f;
+    q.inverse = sbit__set16(q.products ? 1.0f / scale : 0.0f);
+    q.least = sbit__set16((lo - 1.0f) * scale); /* beyond these the clamp decides */
+    q.most = sbit__set16((hi + 1.0f) * scale);
     return q;
 }
 
@@ -475,12 +484,25 @@ SBIT__AVX512 __m512 sbit__quantize16_float(__m512 x, const sbit__quantizer16 *q)
     return sbit__clamp16(v, q->lo, q->hi);
 }
 
+/* The same but for the sign of 0, by a product that is corrected twice (Markstein 1990): a division
+ * takes 16 cycles. */
+SBIT__AVX512 __m512 sbit__quantize16_product(__m512 x, const sbit__quantizer16 *q)
+{
+    x = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), x);
+    x = sbit__clamp16(x, q->least, q->most);
+    __m512 v = _mm512_mul_ps(x, q->inverse);
+    v = _mm512_fmadd_ps(_mm512_fnmadd_ps(v, q->scale, x), q->inverse, v);
+    v = _mm512_fmadd_ps(_mm512_fnmadd_ps(v, q->scale, x), q->inverse, v);
+    return sbit__clamp16(v, q->lo, q->hi);
+}
+
 /* The low byte of the int32 is the value, signed or not. */
 SBIT__AVX512 void sbit__quantize_bytes16(int64_t n, const float *x, const sbit__quantizer16 *q,
                                          unsigned char *y)
 {
     for (int64_t i = 0; i < n; i += 16) {
-        const __m512 v = sbit__quantize16_float(sbit__load16(x + i, n - i), q);
+        const __m512 from = sbit__load16(x + i, n - i);
+        const __m512 v = q->products ? sbit__quantize16_product(from, q) : sbit__quantize16_float(from, q);
         const __m512i wide = _mm512_add_epi32(_mm512_cvtps_epi32(v), q->zero_point);
         _mm_mask_storeu_epi8(y + i, sbit__mask16(n - i), _mm512_cvtepi32_epi8(wide));
     }

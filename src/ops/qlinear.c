@@ -160,6 +160,7 @@ typedef struct sbit__q_state {
     bool fixed;               /* everything but x is constant: packed with the program */
     bool trans_x, trans_w;    /* QGemm */
     bool last;                /* channels last */
+    bool shared;              /* threads share products, not each of them */
     float alpha;              /* of all products */
     int32_t role;             /* in sbit__q_all_roles */
     int64_t m, k, n;          /* matrices */
@@ -407,9 +408,11 @@ static sbit_status sbit__q_product_prepare(const sbit_op_call *call, sbit_error 
         return sbit__op_no_memory(call, error);
     }
     *state = next;
-    *call->scratch_bytes = next.x_bytes + next.other_bytes + next.y_bytes + next.array_bytes +
-                           sbit__align64(next.conv.scratch_bytes) +
-                           (next.fixed ? 0 : next.packed_bytes);
+    state->shared = next.batches >= 2 * (int64_t)sbit_ctx_threads(call->ctx);
+    *call->scratch_bytes =
+        next.x_bytes + next.other_bytes + next.y_bytes + next.array_bytes +
+        sbit__align64(next.conv.scratch_bytes) +
+        (next.fixed ? 0 : next.packed_bytes * (state->shared ? (size_t)sbit_ctx_threads(call->ctx) : 1));
     return SBIT_OK;
 }
 
@@ -497,30 +500,36 @@ static void sbit__q_arrays(const sbit_op_call *call, const sbit__q_roles *roles,
     weights->bias = biases;
 }
 
-/* Weights number `index` of a stack. */
-static void sbit__q_pack(const sbit_op_call *call, const sbit__q_roles *roles,
-                         const sbit__q_state *state, const sbit__q_params *params, int64_t index,
-                         char *memory, void *packed)
+/* Weights, of a stack its first matrix; all have the arrays that are made in `memory`. */
+static void sbit__q_weights_of(const sbit_op_call *call, const sbit__q_roles *roles,
+                               const sbit__q_state *state, const sbit__q_params *params,
+                               char *memory, sbit__q8_weights *weights)
 {
     const sbit_tensor *w = call->in[roles->w];
     const sbit__conv_shape *shape = &state->conv.shape;
     const int64_t taps = shape->kernel[0] * shape->kernel[1] * shape->kernel[2];
-    sbit__q8_weights weights;
-    memset(&weights, 0, sizeof weights);
-    sbit__q_arrays(call, roles, state, params, memory, &weights);
-    weights.once = state->fixed;
-    weights.data = (const char *)w->data + index * state->k * state->n;
-    weights.is_unsigned = w->dtype == SBIT_U8;
+    memset(weights, 0, sizeof *weights);
+    sbit__q_arrays(call, roles, state, params, memory, weights);
+    weights->once = state->fixed;
+    weights->data = w->data;
+    weights->is_unsigned = w->dtype == SBIT_U8;
     if (!state->matrix) {
-        weights.data = w->data;
-        weights.out_stride = shape->in_channels / shape->groups * taps;
-        weights.in_stride = taps;
-        weights.tap_stride = 1;
+        weights->out_stride = shape->in_channels / shape->groups * taps;
+        weights->in_stride = taps;
+        weights->tap_stride = 1;
     } else {
-        weights.out_stride = state->trans_w ? state->k : 1;
-        weights.in_stride = state->trans_w ? 1 : state->n;
+        weights->out_stride = state->trans_w ? state->k : 1;
+        weights->in_stride = state->trans_w ? 1 : state->n;
     }
-    sbit__q8_conv_pack(call->ctx, &state->conv, &weights, packed);
+}
+
+/* Weights number `index` of a stack. */
+static void sbit__q_pack(const sbit_ctx *ctx, const sbit__q_state *state,
+                         const sbit__q8_weights *weights, int64_t index, void *packed)
+{
+    sbit__q8_weights one = *weights;
+    one.data = (const char *)weights->data + index * state->k * state->n;
+    sbit__q8_conv_pack(ctx, &state->conv, &one, packed);
 }
 
 /* A small input that fits the weights stands for all: the packed form does not depend on it. */
@@ -600,9 +609,10 @@ static sbit_status sbit__q_product_pack(const sbit_op_call *call, sbit_error *er
     if (packed == NULL) {
         return sbit__op_no_memory(call, error);
     }
+    sbit__q8_weights weights;
+    sbit__q_weights_of(&part, roles, &state, &params, packed + bytes, &weights);
     for (int64_t i = 0; i < count; i++) {
-        sbit__q_pack(&part, roles, &state, &params, i, packed + bytes,
-                     packed + (size_t)i * state.packed_bytes);
+        sbit__q_pack(call->ctx, &state, &weights, i, packed + (size_t)i * state.packed_bytes);
     }
     call->release_input(call, roles->w);
     return SBIT_OK;
@@ -682,6 +692,43 @@ static void sbit__q_batch_at(const sbit__q_state *state, int64_t batch, int64_t 
     }
 }
 
+/* Products of a stack. */
+typedef struct sbit__q_stack {
+    sbit_ctx *ctx;
+    const sbit__q_state *state;
+    sbit__q8_weights weights; /* unless they are packed */
+    const uint8_t *x, *other;
+    const char *packed; /* all; or room for one, of each worker */
+    char *y, *work;
+} sbit__q_stack;
+
+static void sbit__q_stack_range(void *task, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_stack *stack = (const sbit__q_stack *)task;
+    const sbit__q_state *state = stack->state;
+    const int64_t element = state->conv.store.kind == SBIT__Q8_U8 ? 1 : 4;
+    const int64_t results = state->m * state->n;
+    char *here = (char *)(uintptr_t)stack->packed + (size_t)worker * state->packed_bytes;
+    for (int64_t batch = begin, last = -1; batch < end; batch++) {
+        int64_t x_at = 0, w_at = 0;
+        sbit__q_batch_at(state, batch, &x_at, &w_at);
+        if (!state->fixed && w_at != last) {
+            sbit__q_pack(stack->ctx, state, &stack->weights, w_at, here);
+            last = w_at;
+        }
+        const uint8_t *x = stack->x + x_at * state->m * state->k;
+        const char *packed = state->fixed ? stack->packed + (size_t)w_at * state->packed_bytes : here;
+        const uint8_t *other = stack->other != NULL ? stack->other + batch * results : NULL;
+        char *y = stack->y + batch * results * element;
+        if (state->shared) {
+            sbit__q8_conv_run_alone(stack->ctx, &state->conv, x, packed, other, y,
+                                    stack->work + worker * state->conv.worker_bytes);
+        } else {
+            sbit__q8_conv_run(stack->ctx, &state->conv, x, packed, other, y, stack->work);
+        }
+    }
+}
+
 static sbit_status sbit__q_run_driver(const sbit_op_call *call, const sbit__q_roles *roles,
                                       sbit__q_state *state, sbit_error *error)
 {
@@ -701,19 +748,22 @@ static sbit_status sbit__q_run_driver(const sbit_op_call *call, const sbit__q_ro
     char *arrays = at + state->y_bytes;
     char *work = arrays + state->array_bytes;
     char *here = work + sbit__align64(state->conv.scratch_bytes);
-    const char *packed = state->fixed ? (const char *)call->packed : here;
-    const int64_t element = state->conv.store.kind == SBIT__Q8_U8 ? 1 : 4;
-    for (int64_t batch = 0, last = -1; batch < state->batches; batch++) {
-        int64_t x_at = 0, w_at = 0;
-        sbit__q_batch_at(state, batch, &x_at, &w_at);
-        if (!state->fixed && w_at != last) {
-            sbit__q_pack(call, roles, state, &params, w_at, arrays, here);
-            last = w_at;
-        }
-        sbit__q8_conv_run(call->ctx, &state->conv, x + x_at * state->m * state->k,
-                          packed + (state->fixed ? (size_t)w_at * state->packed_bytes : 0),
-                          other != NULL ? other + batch * state->m * state->n : NULL,
-                          y + batch * state->m * state->n * element, work);
+    sbit__q_stack stack;
+    memset(&stack, 0, sizeof stack);
+    stack.ctx = call->ctx;
+    stack.state = state;
+    stack.x = x;
+    stack.other = other;
+    stack.packed = state->fixed ? (const char *)call->packed : here;
+    stack.y = y;
+    stack.work = work;
+    if (!state->fixed) {
+        sbit__q_weights_of(call, roles, state, &params, arrays, &stack.weights);
+    }
+    if (state->shared) {
+        sbit__parallel_range(call->ctx, state->batches, 1, sbit__q_stack_range, &stack);
+    } else {
+        sbit__q_stack_range(&stack, 0, state->batches, 0);
     }
     sbit__q_output(call, state, &params, y);
     return SBIT_OK;
@@ -990,7 +1040,9 @@ static sbit_status sbit__q_strip_fill(const sbit_op_call *call, int32_t i, sbit_
     const sbit__q_roles *roles = sbit__q_roles_of(&part.call);
     SBIT__TRY(sbit__q_read_params(&part.call, roles, state, &scales, error));
     if (packed != NULL) {
-        sbit__q_pack(&part.call, roles, state, &scales, 0, memory, packed);
+        sbit__q8_weights weights;
+        sbit__q_weights_of(&part.call, roles, state, &scales, memory, &weights);
+        sbit__q_pack(call->ctx, state, &weights, 0, packed);
     }
     return SBIT_OK;
 }
