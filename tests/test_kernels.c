@@ -1761,6 +1761,42 @@ TEST(slopes_of_grids)
     }
 }
 
+/* LSTM's step back of all instruction sets near to the reference, in place too. */
+TEST(steps_back_through_lstm)
+{
+    enum {
+        MOST = 40
+    };
+    const sbit__last_kernels *ref = sbit__last_kernels_of(SBIT_ISA_SCALAR);
+    float g[4 * MOST], top[MOST], c0[MOST], dh[MOST], dy[MOST], dc[2][MOST], dg[2][4 * MOST];
+    for (int isa = 0; isa < SBIT_ISA_COUNT; isa++) {
+        const sbit__last_kernels *last = sbit__last_kernels_of((sbit_isa)isa);
+        for (int64_t n = 1; last != NULL && sbit_isa_available((sbit_isa)isa) && n <= MOST; n++) {
+            for (int with = 0; with < 2; with++) {
+                for (int64_t i = 0; i < 4 * n; i++) {
+                    g[i] = (float)((i * 7919) % 97 + 1) / 99.0f;
+                }
+                for (int64_t i = 0; i < n; i++) {
+                    top[i] = (float)((i * 31) % 19 - 9) / 10.0f;
+                    c0[i] = (float)((i * 17) % 23 - 11) / 7.0f;
+                    dh[i] = (float)((i * 13) % 29 - 14) / 9.0f;
+                    dy[i] = (float)((i * 11) % 31 - 15) / 11.0f;
+                    dc[0][i] = dc[1][i] = (float)((i * 7) % 37 - 18) / 13.0f;
+                }
+                ref->lstm_back(n, g, top, with != 0 ? c0 : NULL, dh, with != 0 ? dy : NULL, dc[0], dg[0]);
+                memcpy(dg[1], g, sizeof g);
+                last->lstm_back(n, dg[1], top, with != 0 ? c0 : NULL, dh, with != 0 ? dy : NULL, dc[1],
+                                dg[1]);
+                for (int64_t i = 0; i < 4 * n; i++) {
+                    CHECK_MSG(fabsf(dg[1][i] - dg[0][i]) <= 1e-6f, "isa %d n %d [%d]: %g, not %g", isa,
+                              (int)n, (int)i, (double)dg[1][i], (double)dg[0][i]);
+                    CHECK(fabsf(dc[1][i % n] - dc[0][i % n]) <= 1e-6f);
+                }
+            }
+        }
+    }
+}
+
 /* What training does with channels last, on small integers: exact. */
 TEST(sums_of_channels)
 {

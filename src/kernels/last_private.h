@@ -138,6 +138,12 @@ enum {
     X(void, slope_grid,                                                                            \
       (int64_t n, const float *dy, const float *x, float scale, float zero, float lo, float hi,    \
        float *dx, double *sums))                                                                   \
+    /* A sample's step back through LSTM, n units: gates i, o, f, c at g, their gradients at dg (may be g), n \
+     * apart each; top: tanh of the cells, c0: the cells before, dh, dy: of the output; c0, dy: NULL is 0;     \
+     * dc: of the cells, then of those before */                                                   \
+    X(void, lstm_back,                                                                             \
+      (int64_t n, const float *g, const float *top, const float *c0, const float *dh,              \
+       const float *dy, float *dc, float *dg))                                                     \
     /* sums[t * step + c] += sum over pixels of dy[c] * x[t * tap_step + c]; pixels are step apart in dy */ \
     X(void, last_depthwise_dots,                                                                   \
       (int64_t pixels, int64_t channels, int64_t taps, int64_t step, const float *dy,              \

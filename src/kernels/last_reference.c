@@ -222,6 +222,21 @@ SBIT__FN void sbit__slope_grid__ref(int64_t n, const float *dy, const float *x, 
     }
 }
 
+SBIT__FN void sbit__lstm_back__ref(int64_t n, const float *g, const float *top, const float *c0,
+                                   const float *dh, const float *dy, float *dc, float *dg)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float in = g[i], out = g[n + i], keep = g[2 * n + i], value = g[3 * n + i];
+        const float up = dy != NULL ? dh[i] + dy[i] : dh[i];
+        const float down = dc[i] + up * out * (1.0f - top[i] * top[i]);
+        dg[i] = down * value * in * (1.0f - in);
+        dg[n + i] = up * top[i] * out * (1.0f - out);
+        dg[2 * n + i] = c0 != NULL ? down * c0[i] * keep * (1.0f - keep) : 0.0f;
+        dg[3 * n + i] = down * in * (1.0f - value * value);
+        dc[i] = down * keep;
+    }
+}
+
 SBIT__FN void sbit__last_depthwise_dots__ref(int64_t pixels, int64_t channels, int64_t taps,
                                              int64_t step, const float *dy, int64_t pixel_step,
                                              int64_t tap_step, const float *x, float *sums)

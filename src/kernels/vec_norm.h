@@ -329,6 +329,37 @@ SBIT__V_TARGET static void SBIT__V(slope_grid)(int64_t n, const float *dy, const
     }
 }
 
+SBIT__V_TARGET static void SBIT__V(lstm_back)(int64_t n, const float *g, const float *top,
+                                              const float *c0, const float *dh, const float *dy,
+                                              float *dc, float *dg)
+{
+    const SBIT__V(vf) one = SBIT__V(set_f32)(1.0f), zero = SBIT__V(set_f32)(0.0f);
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const int64_t left = n - i;
+        const SBIT__V(vf) in = SBIT__V(load_f32)(g + i, left);
+        const SBIT__V(vf) out = SBIT__V(load_f32)(g + n + i, left);
+        const SBIT__V(vf) keep = SBIT__V(load_f32)(g + 2 * n + i, left);
+        const SBIT__V(vf) value = SBIT__V(load_f32)(g + 3 * n + i, left);
+        const SBIT__V(vf) t = SBIT__V(load_f32)(top + i, left);
+        const SBIT__V(vf) before = c0 != NULL ? SBIT__V(load_f32)(c0 + i, left) : zero;
+        const SBIT__V(vf) from = SBIT__V(load_f32)(dh + i, left);
+        const SBIT__V(vf) up = dy != NULL ? SBIT__V(add_f32)(from, SBIT__V(load_f32)(dy + i, left)) : from;
+        const SBIT__V(vf) slope = SBIT__V(sub_f32)(one, SBIT__V(mul_f32)(t, t));
+        const SBIT__V(vf) down = SBIT__V(fma_f32)(SBIT__V(mul_f32)(up, out), slope,
+                                                  SBIT__V(load_f32)(dc + i, left));
+        const SBIT__V(vf) of_in = SBIT__V(mul_f32)(in, SBIT__V(sub_f32)(one, in));
+        const SBIT__V(vf) of_out = SBIT__V(mul_f32)(out, SBIT__V(sub_f32)(one, out));
+        const SBIT__V(vf) of_keep = SBIT__V(mul_f32)(keep, SBIT__V(sub_f32)(one, keep));
+        const SBIT__V(vf) of_value = SBIT__V(sub_f32)(one, SBIT__V(mul_f32)(value, value));
+        SBIT__V(store_f32)(dg + i, left, SBIT__V(mul_f32)(SBIT__V(mul_f32)(down, value), of_in));
+        SBIT__V(store_f32)(dg + n + i, left, SBIT__V(mul_f32)(SBIT__V(mul_f32)(up, t), of_out));
+        SBIT__V(store_f32)
+        (dg + 2 * n + i, left, SBIT__V(mul_f32)(SBIT__V(mul_f32)(down, before), of_keep));
+        SBIT__V(store_f32)(dg + 3 * n + i, left, SBIT__V(mul_f32)(SBIT__V(mul_f32)(down, in), of_value));
+        SBIT__V(store_f32)(dc + i, left, SBIT__V(mul_f32)(down, keep));
+    }
+}
+
 SBIT__V_INLINE void SBIT__V(last_dots_part)(int taps, int64_t pixels, int64_t count, int64_t step,
                                             const float *dy, int64_t pixel_step, int64_t tap_step,
                                             const float *x, float *sums)

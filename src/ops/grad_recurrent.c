@@ -12,6 +12,7 @@
  * are packed once. With {again: 1} only a part's gates are kept and made once more on the way back: the
  * same bits in an eighth of the memory.
  */
+#include "../kernels/last_private.h"
 #include "../kernels/rows_private.h"
 #include "elements_private.h"
 #include "gradient_private.h"
@@ -262,6 +263,7 @@ static void sbit__lstm_f64_unary(const sbit__lstm_grad *l, sbit__unary op, int64
 
 enum {
     SBIT__LSTM_COLUMNS = 96, /* of the bias, summed at a time */
+    SBIT__LSTM_ROWS = 16,    /* that are added up before they join the rest */
     SBIT__LSTM_GRAIN = 1024  /* elements that are worth a thread */
 };
 
@@ -320,28 +322,6 @@ typedef struct sbit__lstm_step {
                          (T *)l->more + r * h);                                                    \
         }                                                                                          \
     }                                                                                              \
-    static void name##_back(const sbit__lstm_grad *l, const sbit__lstm_step *s, int64_t begin,     \
-                            int64_t end)                                                           \
-    {                                                                                              \
-        const int64_t h = l->hidden;                                                               \
-        for (int64_t n = begin; n < end; n++) {                                                    \
-            const T *g = (const T *)s->gates + n * 4 * h, *tops = (const T *)s->tops + n * h;      \
-            const T *c0 = s->cells != NULL ? (const T *)s->cells + n * h : NULL;                   \
-            const T *dy = s->dy != NULL ? (const T *)s->dy + n * h : NULL;                         \
-            T *dg = (T *)s->dg + n * 4 * h, *dh = (T *)l->dh + n * h, *dc = (T *)l->dc + n * h;    \
-            for (int64_t i = 0; i < h; i++) {                                                      \
-                const T in = g[i], out = g[h + i], keep = g[2 * h + i], value = g[3 * h + i];      \
-                const T top = tops[i];                                                             \
-                const T up = dh[i] + (dy != NULL ? dy[i] : (T)0);                                  \
-                const T down = dc[i] + up * out * ((T)1 - top * top);                              \
-                dg[i] = down * value * in * ((T)1 - in);                                           \
-                dg[h + i] = up * top * out * ((T)1 - out);                                         \
-                dg[2 * h + i] = down * (c0 != NULL ? c0[i] : (T)0) * keep * ((T)1 - keep);         \
-                dg[3 * h + i] = down * in * ((T)1 - value * value);                                \
-                dc[i] = down * keep;                                                               \
-            }                                                                                      \
-        }                                                                                          \
-    }                                                                                              \
     static void name##_bias(void *user, int64_t begin, int64_t end, int32_t worker)                \
     {                                                                                              \
         const sbit__lstm_task *task = (const sbit__lstm_task *)user;                               \
@@ -353,10 +333,14 @@ typedef struct sbit__lstm_step {
             const int64_t first = piece * SBIT__LSTM_COLUMNS;                                      \
             const int64_t n = sbit__smaller(width - first, SBIT__LSTM_COLUMNS);                    \
             double sums[SBIT__LSTM_COLUMNS] = {0.0};                                               \
-            for (int64_t r = 0; r < l->count * l->batch; r++) {                                    \
-                const T *row = (const T *)l->gates + r * width + first;                            \
+            for (int64_t r = 0; r < l->count * l->batch; r += SBIT__LSTM_ROWS) {                   \
+                const int64_t rows = sbit__smaller(l->count * l->batch - r, SBIT__LSTM_ROWS);      \
+                T part[SBIT__LSTM_COLUMNS] = {0};                                                  \
+                for (int64_t k = r; k < r + rows; k++) {                                           \
+                    name##_sum(l, n, (const T *)l->gates + k * width + first, part);               \
+                }                                                                                  \
                 for (int64_t i = 0; i < n; i++) {                                                  \
-                    sums[i] += (double)row[i];                                                     \
+                    sums[i] += (double)part[i];                                                    \
                 }                                                                                  \
             }                                                                                      \
             for (int64_t i = 0; i < n; i++) {                                                      \
@@ -381,6 +365,34 @@ typedef struct sbit__lstm_step {
 SBIT__LSTM_STEPS(float, sbit__lstm_f32)
 SBIT__LSTM_STEPS(double, sbit__lstm_f64)
 #undef SBIT__LSTM_STEPS
+
+/* Samples begin..end-1 of a step. */
+static void sbit__lstm_back_step(const sbit__lstm_grad *l, const sbit__lstm_step *s, int64_t begin,
+                                 int64_t end)
+{
+    const sbit__last_kernels *kernels = sbit__last_of(l->ctx);
+    const int64_t h = l->hidden;
+    for (int64_t n = begin; n < end && l->dtype == SBIT_F32; n++) {
+        kernels->lstm_back(h, (const float *)s->gates + n * 4 * h, (const float *)s->tops + n * h,
+                           s->cells != NULL ? (const float *)s->cells + n * h : NULL,
+                           (const float *)l->dh + n * h,
+                           s->dy != NULL ? (const float *)s->dy + n * h : NULL,
+                           (float *)l->dc + n * h, (float *)s->dg + n * 4 * h);
+    }
+    for (int64_t k = begin * h; k < end * h && l->dtype == SBIT_F64; k++) {
+        const int64_t at = k / h * 4 * h + k % h;
+        const double *g = (const double *)s->gates + at, top = ((const double *)s->tops)[k];
+        const double in = g[0], out = g[h], keep = g[2 * h], value = g[3 * h];
+        const double up = ((const double *)l->dh)[k] + (s->dy != NULL ? ((const double *)s->dy)[k] : 0.0);
+        const double down = ((const double *)l->dc)[k] + up * out * (1.0 - top * top);
+        double *dg = (double *)s->dg + at;
+        dg[0] = down * value * in * (1.0 - in);
+        dg[h] = up * top * out * (1.0 - out);
+        dg[2 * h] = down * (s->cells != NULL ? ((const double *)s->cells)[k] : 0.0) * keep * (1.0 - keep);
+        dg[3 * h] = down * in * (1.0 - value * value);
+        ((double *)l->dc)[k] = down * keep;
+    }
+}
 
 static sbit__lstm_task sbit__lstm_task_of(const sbit__lstm_grad *l)
 {
@@ -543,11 +555,7 @@ static void sbit__lstm_block(void *user, int64_t index, int32_t worker)
     product.serial = true;
     for (int64_t t = l->count - 1; t >= 0; t--) {
         const sbit__lstm_step step = sbit__lstm_step_of(task->call, l, task->direction, t);
-        if (l->dtype == SBIT_F32) {
-            sbit__lstm_f32_back(l, &step, begin, end);
-        } else {
-            sbit__lstm_f64_back(l, &step, begin, end);
-        }
+        sbit__lstm_back_step(l, &step, begin, end);
         sbit__lstm_multiply_in(l, &product, sbit__elem_at_const(l->dtype, step.dg, begin * 4 * h), r,
                                sbit__elem_at(l->dtype, l->dh, begin * h),
                                (char *)l->gemm + (size_t)worker * l->gemm_bytes);

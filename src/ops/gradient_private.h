@@ -29,7 +29,7 @@
  * dpast v RecurrentGrad(x, W, R, B, lengths, h0, c0, P, dY, dYh, dYc) {of} -> their gradients
  *     DeformConvGrad(x, w, offset, mask, dy) -> dx, dw, doffset, dmask
  *     LinearAttentionGrad(q, k, v, past, decay, beta, dy, dstate) -> the gradients of the first six
- *     LstmGrad(x, W, R, B, h0, c0, Y, dY, dYh, dYc) -> dx, dW, dR, dB, dh0, dc0
+ *     LstmGrad(x, W, R, B, h0, c0, Y, dY, dYh, dYc, kept) -> dx, dW, dR, dB, dh0, dc0
  * All take float32 and float64, which they compute in float64.
  */
 #ifndef SBIT_GRADIENT_PRIVATE_H

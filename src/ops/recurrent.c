@@ -537,8 +537,8 @@ static void sbit__rnn_activate(const sbit__rnn_run *run, int32_t function, float
     }
 }
 
-/* LSTM, one image: gates hold H(t-1) * R^T. Writes C and H of this step; cell, top: where C and its
- * tanh are kept, or NULL. */
+/* LSTM, one image: gates hold H(t-1) * R^T, with what x gives if xw is NULL. Writes C and H of this step;
+ * cell, top: where C and its tanh are kept, or NULL. */
 static void sbit__rnn_lstm_step(const sbit__rnn_run *run, int64_t b, const float *xw, float *gates,
                                 float *cell, float *top)
 {
@@ -546,7 +546,9 @@ static void sbit__rnn_lstm_step(const sbit__rnn_run *run, int64_t b, const float
     float *i = gates, *o = i + n, *f = o + n, *g = f + n;
     float *c = run->c + b * n, *h = run->h + b * n;
     const float *p = run->peephole;
-    run->kernels->f32_binary(SBIT__BINARY_ADD, 4 * n, i, 1, xw, 1, i);
+    if (xw != NULL) {
+        run->kernels->f32_binary(SBIT__BINARY_ADD, 4 * n, i, 1, xw, 1, i);
+    }
     for (int64_t k = 0; p != NULL && k < n; k++) {
         i[k] += p[k] * c[k];
         f[k] += p[2 * n + k] * c[k];
@@ -628,10 +630,10 @@ static const float *sbit__rnn_xw_row(const sbit__rnn_run *run, int64_t b, int64_
     return run->xw + row * rnn->gates * rnn->hidden;
 }
 
-/* c = a * (part of the weights)^T + bias for m rows. */
+/* c = a * (part of the weights)^T + bias for m rows; then ep, or NULL. */
 static void sbit__rnn_multiply(const sbit_op_call *call, const sbit__rnn_run *run, int32_t part,
-                               const float *a, int64_t m, const float *bias, float *c,
-                               void *scratch)
+                               const float *a, int64_t m, const float *bias,
+                               const sbit__epilogue *ep, float *c, void *scratch)
 {
     const sbit__rnn *rnn = run->rnn;
     const sbit__rnn_params *params = (const sbit__rnn_params *)call->params;
@@ -642,7 +644,7 @@ static void sbit__rnn_multiply(const sbit_op_call *call, const sbit__rnn_run *ru
     if (m == 0 || n == 0) {
         return;
     }
-    if (k == 0) {
+    if (k == 0) { /* of x only: hidden is not 0 */
         for (int64_t i = 0; i < m * n; i++) {
             c[i / n * gemm.ldc + i % n] = bias != NULL ? bias[i % n] : 0.0f;
         }
@@ -654,6 +656,7 @@ static void sbit__rnn_multiply(const sbit_op_call *call, const sbit__rnn_run *ru
                                       sbit__rnn_packed_at(params->part_bytes, run->dir, part));
     gemm.serial = part > 0 && sbit__rnn_serial(rnn, params);
     gemm.bias = bias;
+    gemm.epilogue = ep;
     gemm.c = c + row;
     sbit__gemm_run(call->ctx, &gemm, scratch);
 }
@@ -671,7 +674,13 @@ static void sbit__rnn_step(const sbit_op_call *call, const sbit__rnn_run *run, i
                              : 0;
     float *all = run->kept != NULL ? run->kept + row0 * 4 * hidden : run->gates;
     float *gates = all + b0 * rnn->gates * hidden;
-    sbit__rnn_multiply(call, run, 1, run->h + b0 * hidden, b1 - b0, NULL, gates, scratch);
+    sbit__epilogue of_x;
+    memset(&of_x, 0, sizeof of_x);
+    if (run->kept != NULL) {
+        of_x.residual = sbit__rnn_xw_row(run, b0, sbit__rnn_time(call, rnn, reverse, 0, step));
+    }
+    sbit__rnn_multiply(call, run, 1, run->h + b0 * hidden, b1 - b0, NULL,
+                       run->kept != NULL ? &of_x : NULL, gates, scratch);
     if (rnn->kind == SBIT__RNN_GRU) {
         for (int64_t b = b0; b < b1; b++) {
             const int64_t time = sbit__rnn_time(call, rnn, reverse, b, step);
@@ -680,7 +689,8 @@ static void sbit__rnn_step(const sbit_op_call *call, const sbit__rnn_run *run, i
             }
         }
         if (!rnn->linear_before_reset) {
-            sbit__rnn_multiply(call, run, 2, run->rh + b0 * hidden, b1 - b0, NULL, gates, scratch);
+            sbit__rnn_multiply(call, run, 2, run->rh + b0 * hidden, b1 - b0, NULL, NULL, gates,
+                               scratch);
         }
     }
     for (int64_t b = b0; b < b1; b++) {
@@ -691,7 +701,7 @@ static void sbit__rnn_step(const sbit_op_call *call, const sbit__rnn_run *run, i
         const float *xw = sbit__rnn_xw_row(run, b, time);
         if (rnn->kind == SBIT__RNN_LSTM) {
             float *cell = run->kept != NULL ? run->kept + 4 * cells + (row0 + b) * hidden : NULL;
-            sbit__rnn_lstm_step(run, b, xw, all + b * 4 * hidden, cell,
+            sbit__rnn_lstm_step(run, b, run->kept != NULL ? NULL : xw, all + b * 4 * hidden, cell,
                                 cell != NULL ? cell + cells : NULL);
         } else if (rnn->kind == SBIT__RNN_GRU) {
             sbit__rnn_gru_finish(run, b, xw);
@@ -824,7 +834,7 @@ static void sbit__rnn_directions(const sbit_op_call *call, const sbit__rnn *rnn)
         sbit__rnn_load_state(rnn, sbit__in(call, 6), dir, run->c);
         memset(run->rh, 0, (size_t)(rnn->batch * rnn->hidden) * sizeof(float));
         sbit__rnn_multiply(call, run, 0, (const float *)call->in[0]->data, rnn->steps * rnn->batch,
-                           run->bias, run->xw, call->scratch);
+                           run->bias, NULL, run->xw, call->scratch);
     }
     task.call = call;
     task.runs = runs;
