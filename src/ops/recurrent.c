@@ -849,7 +849,7 @@ static void sbit__rnn_directions(const sbit_op_call *call, const sbit__rnn *rnn)
     }
 }
 
-/* Checks the lengths of the sequences and clears Y: what lies behind a short one is 0. */
+/* Checks the lengths of the sequences and, if there are any, clears Y: what lies behind a short one is 0. */
 static sbit_status sbit__rnn_start(const sbit_op_call *call, const sbit__rnn *rnn,
                                    sbit_error *error)
 {
@@ -861,7 +861,7 @@ static sbit_status sbit__rnn_start(const sbit_op_call *call, const sbit__rnn *rn
                                 (long long)b, (long long)length, (long long)rnn->steps);
         }
     }
-    if (sbit__out(call, 0) != NULL && call->out[0]->data != NULL) {
+    if (sbit__in(call, 4) != NULL && sbit__out(call, 0) != NULL && call->out[0]->data != NULL) {
         memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
     }
     return SBIT_OK;
