@@ -155,23 +155,37 @@ static int64_t sbit__q8_axis_classes(const sbit__conv_shape *shape, int axis)
     return classes;
 }
 
-/* What is computed by classes, in tiles of 4 pixels, and the lists are less than all taps. */
-static bool sbit__q8_skipping_pays(const sbit__q8_conv *conv)
+/* Half pixels that tiles of the widest panel, or of a narrow one, take for `count`. */
+static int64_t sbit__q8_tiled(int64_t rows, int64_t count, bool narrow)
 {
+    const int64_t fours = sbit__div_up(count, 4) * 4;
+    if (narrow || count > 3) {
+        return 2 * (narrow || count < rows ? fours
+                                           : sbit__smaller(fours, sbit__div_up(count, rows) * rows));
+    }
+    return count == 3 ? 6 : 5 * count; /* few sums wait for each other */
+}
+
+/* What is computed by classes and the lists are less than all taps. */
+static bool sbit__q8_skipping_pays(const sbit__q8_kernels *kernels, const sbit__q8_conv *conv)
+{
+    const bool narrow = conv->mates > 1;
     const sbit__conv_shape *s = &conv->shape;
     int64_t work = 0, top = 0, left = 0, taps = 0, across = 0;
     for (int64_t h = 0, h1 = 0; h < s->out[1]; h = h1) {
         h1 = sbit__q8_alike(s, 1, h, s->out[1], &top, &taps);
         for (int64_t w = 0, w1 = 0; w < s->out[2]; w = w1) {
             w1 = sbit__q8_alike(s, 2, w, s->out[2], &left, &across);
-            const int64_t pixels = (h1 - h) * (w1 - w) * (conv->mates > 1 ? 1 : conv->images);
-            work += sbit__div_up(pixels, 4) * 4 * taps * across * (conv->mates > 1 ? conv->images : 1);
+            const int64_t one = (h1 - h) * (w1 - w);
+            work += taps * across *
+                    (narrow ? conv->images * sbit__q8_tiled(4, one, true)
+                            : sbit__q8_tiled(kernels->rows, conv->images * one, false));
         }
     }
     const int64_t pixels = s->out[1] * s->out[2] * conv->images;
     const int64_t macs = s->in_channels * s->out_channels;
     const int64_t all = pixels * s->kernel[1] * s->kernel[2] * macs;
-    return work * macs + pixels * SBIT__Q8_LISTED < all - all / 100;
+    return work * macs / 2 + pixels * SBIT__Q8_LISTED < all - all / 100;
 }
 
 /* Padding that is 0 is never read: pixels that see the same taps go together. Tiles of few columns
@@ -202,7 +216,7 @@ static void sbit__q8_plan_skipping(const sbit_ctx *ctx, sbit__q8_conv *conv)
         conv->images *= 2;
     }
     conv->classes = sbit__q8_axis_classes(s, 1) * sbit__q8_axis_classes(s, 2);
-    conv->skips = sbit__q8_skipping_pays(conv);
+    conv->skips = sbit__q8_skipping_pays(kernels, conv);
     conv->images = conv->skips ? conv->images : 1;
     conv->copies = !conv->skips;
 }
@@ -239,8 +253,11 @@ static void sbit__q8_plan_units(const sbit_ctx *ctx, sbit__q8_conv *conv)
         conv->parts =
             sbit__smaller(sbit__div_up(units, images * sbit__div_up(height, rows)), panels);
     }
+    const int64_t tiles = 4 * (int64_t)sbit__q8_of(ctx)->rows;
     conv->bands = sbit__div_up(height, rows);
-    conv->rows = sbit__div_up(height, conv->bands);
+    conv->rows = shape->out[2] == 1 && conv->bands >= 8 && rows >= 2 * tiles
+                     ? rows / tiles * tiles /* whole tiles, of either kind */
+                     : sbit__div_up(height, conv->bands);
     conv->bands = sbit__div_up(height, conv->rows);
 }
 

@@ -109,6 +109,7 @@ typedef struct sbit__q8_depthwise {
 typedef struct sbit__q8_kernels {
     int32_t lanes; /* int32 in a vector; a depthwise block is 4 times that */
     int32_t panel; /* widest panel: a power of two times lanes; narrower ones are halves */
+    int32_t rows;  /* of its tile; or 4 */
 #define SBIT__Q8_MEMBER(type, name, params) type(*name) params;
     SBIT__Q8_LIST(SBIT__Q8_MEMBER)
 #undef SBIT__Q8_MEMBER

@@ -481,19 +481,19 @@ SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, in
     }
 }
 
-/* >>peak: five pixels by two vectors of weights, which any set has registers for, or six where a product
- * is one instruction: ten sums are as many as are under way, and any that waits is felt. The pixels
- * are loaded, or exact sets would have their products before the loop; within lines of the cache. */
+/* >>peak: five pixels by two vectors of weights, which any set has registers for, or six or eight where a
+ * product is one instruction: ten sums are as many as are under way, and any that waits is felt. The
+ * pixels are loaded, or exact sets would have their products before the loop; within lines of the cache. */
 SBIT__V_TARGET static int64_t SBIT__V(q8_peak)(int64_t loops, int32_t *sum)
 {
     const int64_t all = 4 * SBIT__V(lanes);
-    const int pixels = sizeof(SBIT__V(u4)) == sizeof(SBIT__V(vb)) ? 6 : 5;
-    uint8_t space[8 * 4 * SBIT__V(lanes)];
+    const int pixels = sizeof(SBIT__V(u4)) != sizeof(SBIT__V(vb)) ? 5 : SBIT__V(tile_m) > 4 ? 8 : 6;
+    uint8_t space[10 * 4 * SBIT__V(lanes)];
     uint8_t *bytes = space + (size_t)(-(intptr_t)space & (intptr_t)(all - 1));
     int32_t part[SBIT__V(lanes)];
-    SBIT__V(vi) s[12];
+    SBIT__V(vi) s[16];
     SBIT__V(s4) w[2];
-    for (int j = 0; j < 7; j++) {
+    for (int j = 0; j < 9; j++) {
         memset(bytes + j * all, (sum[0] + j) & 7, (size_t)all);
     }
     w[0] = SBIT__V(s4_of)(SBIT__V(load_bytes)(bytes, all));

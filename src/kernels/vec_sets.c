@@ -212,25 +212,25 @@ static void sbit__last_exchange__avx2fma(int64_t rows, int64_t columns, const fl
 #define SBIT__Q8_AVX512VNNI(type, name, params) sbit__##name##__avx512vnni,
 #define SBIT__Q8_NEON(type, name, params) sbit__##name##__neon,
 
-static const sbit__q8_kernels sbit__q8_scalar = {4, 8, SBIT__Q8_LIST(SBIT__Q8_REF)};
+static const sbit__q8_kernels sbit__q8_scalar = {4, 8, 1, SBIT__Q8_LIST(SBIT__Q8_REF)};
 #if SBIT__X86
 static const sbit__q8_kernels sbit__q8_sse2 = {4, 4 * sbit__tile_v__sse2,
-                                               SBIT__Q8_LIST(SBIT__Q8_SSE2)};
+    sbit__tile_m__sse2, SBIT__Q8_LIST(SBIT__Q8_SSE2)};
 static const sbit__q8_kernels sbit__q8_avx2 = {8, 8 * sbit__tile_v__avx2,
-                                               SBIT__Q8_LIST(SBIT__Q8_AVX2)};
+    sbit__tile_m__avx2, SBIT__Q8_LIST(SBIT__Q8_AVX2)};
 #if SBIT__HAS_AVXVNNI
 static const sbit__q8_kernels sbit__q8_avx2vnni = {8, 8 * sbit__tile_v__avx2vnni,
-                                                   SBIT__Q8_LIST(SBIT__Q8_AVX2VNNI)};
+    sbit__tile_m__avx2vnni, SBIT__Q8_LIST(SBIT__Q8_AVX2VNNI)};
 #else
 #define sbit__q8_avx2vnni sbit__q8_avx2
 #endif
 static const sbit__q8_kernels sbit__q8_avx512 = {16, 16 * sbit__tile_v__avx512,
-                                                 SBIT__Q8_LIST(SBIT__Q8_AVX512)};
+    sbit__tile_m__avx512, SBIT__Q8_LIST(SBIT__Q8_AVX512)};
 static const sbit__q8_kernels sbit__q8_avx512vnni = {16, 16 * sbit__tile_v__avx512vnni,
-                                                     SBIT__Q8_LIST(SBIT__Q8_AVX512VNNI)};
+    sbit__tile_m__avx512vnni, SBIT__Q8_LIST(SBIT__Q8_AVX512VNNI)};
 #elif SBIT__HAS_128
 static const sbit__q8_kernels sbit__q8_neon = {4, 4 * sbit__tile_v__neon,
-                                               SBIT__Q8_LIST(SBIT__Q8_NEON)};
+    sbit__tile_m__neon, SBIT__Q8_LIST(SBIT__Q8_NEON)};
 #endif
 
 /* Wider vectors would not be faster: the memory is what takes time. */

@@ -64,13 +64,28 @@ static void sbit__move_row(const sbit__move_task *task, int64_t from, int64_t sx
 static void sbit__move_rows(void *data, int64_t begin, int64_t end, int32_t worker)
 {
     const sbit__move_task *task = (const sbit__move_task *)data;
-    const int32_t last = task->loop.rank - 1;
+    const sbit__loop *loop = &task->loop;
+    const int32_t last = loop->rank - 1;
+    int64_t at[SBIT__LOOP_OPERANDS], index[SBIT_MAX_RANK], rest = begin;
     (void)worker;
+    sbit__loop_row(loop, begin, at);
+    for (int32_t d = last - 1; d >= 0; d--) {
+        index[d] = rest % loop->dims[d];
+        rest /= loop->dims[d];
+    }
     for (int64_t row = begin; row < end; row++) {
-        int64_t at[SBIT__LOOP_OPERANDS];
-        sbit__loop_row(&task->loop, row, at);
-        sbit__move_row(task, task->x0 + at[0], task->loop.strides[0][last], task->y0 + at[1],
-                       task->loop.strides[1][last], task->loop.inner);
+        sbit__move_row(task, task->x0 + at[0], loop->strides[0][last], task->y0 + at[1],
+                       loop->strides[1][last], loop->inner);
+        for (int32_t d = last - 1; d >= 0; d--) { /* the next row's; no division for each */
+            at[0] += loop->strides[0][d];
+            at[1] += loop->strides[1][d];
+            if (++index[d] < loop->dims[d]) {
+                break;
+            }
+            at[0] -= loop->dims[d] * loop->strides[0][d];
+            at[1] -= loop->dims[d] * loop->strides[1][d];
+            index[d] = 0;
+        }
     }
 }
 
