@@ -722,6 +722,64 @@ TEST(strips_are_the_same_on_every_set)
     }
 }
 
+/* A strip that adds its input, and a stack of products of two activations. */
+static void build_strip_and_stack(build *b)
+{
+    const sbit_value_id x = build_input(b, "x", SBIT_F32, "2,8,40,40");
+    const sbit_value_id first = pair(b, x, 0.02f, SBIT_U8, 120);
+    sbit_value_id in = conv(b, first, "96,8,1,1", 1, true);
+    in = pair(b, build_unary(b, "Relu", "relu", in), 0.02f, SBIT_U8, 0);
+    in = pair(b, conv(b, in, "96,1,3,3", 96, true), 0.02f, SBIT_U8, 90);
+    in = pair(b, conv(b, in, "8,96,1,1", 1, true), 0.03f, SBIT_U8, 110);
+    in = pair(b, build_binary(b, "Add", "add", in, first), 0.03f, SBIT_U8, 100);
+    in = pair(b, build_binary(b, "MatMul", "square", in, in), 0.3f, SBIT_U8, 100);
+    build_output(b, in);
+}
+
+TEST(every_allocation_of_strips_and_stacks_may_fail)
+{
+    static float x[2 * 8 * 40 * 40];
+    for (int64_t n = 0; n < 2000; n++) {
+        test_heap heap;
+        sbit_ctx_desc desc;
+        build b;
+        sbit_session *session = NULL;
+        memset(&heap, 0, sizeof heap);
+        memset(&b, 0, sizeof b);
+        memset(&desc, 0, sizeof desc);
+        desc.allocator = test_heap_allocator(&heap);
+        desc.threads = 1;
+        CHECK_OK(sbit_ctx_create(&desc, &b.ctx, &b.error), b.error);
+        CHECK_OK(sbit_graph_create(b.ctx, 17, &b.graph, &b.error), b.error);
+        build_strip_and_stack(&b);
+        if (n == 0) { /* they are what is tested */
+            CHECK_EQ_I64(count_nodes(&b, NULL, "QStrip"), 1);
+            CHECK_EQ_I64(count_nodes(&b, NULL, "QMatMul"), 1);
+        }
+        const sbit_tensor tensor = build_tensor(SBIT_F32, "2,8,40,40", x);
+        heap.count = 0;
+        heap.fail_at = n;
+        sbit_status status = sbit_session_create(b.graph, NULL, &session, &b.error);
+        if (status == SBIT_OK) {
+            CHECK_OK(sbit_session_set_input(session, "x", &tensor, &b.error), b.error);
+            status = sbit_session_run(session, &b.error);
+            CHECK_MSG(status == SBIT_OK || sbit_session_run(session, &b.error) == SBIT_OK,
+                      "no run after allocation %lld failed", (long long)n);
+        }
+        sbit_session_destroy(session);
+        build_end(&b);
+        CHECK_EQ_I64(heap.live_bytes, 0);
+        if (status == SBIT_OK && n > 0) {
+            CHECK(n > 10);
+            return;
+        }
+        if (!CHECK_EQ_I64(status, n > 0 ? SBIT_ERR_OUT_OF_MEMORY : SBIT_OK)) {
+            return;
+        }
+    }
+    CHECK_MSG(false, "too many allocations");
+}
+
 static sbit_value_id padded(build *b, sbit_value_id x, float value)
 {
     static const int64_t pads[8] = {0, 0, 1, 0, 0, 0, 2, 1};

@@ -166,14 +166,19 @@ static int64_t sbit__q8_tiled(int64_t rows, int64_t count, bool narrow)
     return count == 3 ? 6 : 5 * count; /* few sums wait for each other */
 }
 
-/* What is computed by classes and the lists are less than all taps. */
+/* What units compute by classes and the lists are less than all taps. */
 static bool sbit__q8_skipping_pays(const sbit__q8_kernels *kernels, const sbit__q8_conv *conv)
 {
     const bool narrow = conv->mates > 1;
     const sbit__conv_shape *s = &conv->shape;
-    int64_t work = 0, top = 0, left = 0, taps = 0, across = 0;
-    for (int64_t h = 0, h1 = 0; h < s->out[1]; h = h1) {
-        h1 = sbit__q8_alike(s, 1, h, s->out[1], &top, &taps);
+    int64_t work = 0, all = 0, top = 0, left = 0, taps = 0, across = 0;
+    for (int64_t h = 0, h1 = 0, end = 0; h < s->out[1]; h = h1) {
+        if (h == end) { /* a band begins */
+            end = sbit__smaller(h + conv->rows, s->out[1]);
+            all += s->kernel[1] * s->kernel[2] *
+                   sbit__q8_tiled(kernels->rows, conv->images * (end - h) * s->out[2], narrow);
+        }
+        h1 = sbit__q8_alike(s, 1, h, end, &top, &taps);
         for (int64_t w = 0, w1 = 0; w < s->out[2]; w = w1) {
             w1 = sbit__q8_alike(s, 2, w, s->out[2], &left, &across);
             const int64_t one = (h1 - h) * (w1 - w);
@@ -184,7 +189,7 @@ static bool sbit__q8_skipping_pays(const sbit__q8_kernels *kernels, const sbit__
     }
     const int64_t pixels = s->out[1] * s->out[2] * conv->images;
     const int64_t macs = s->in_channels * s->out_channels;
-    const int64_t all = pixels * s->kernel[1] * s->kernel[2] * macs;
+    all = all * macs / 2;
     return work * macs / 2 + pixels * SBIT__Q8_LISTED < all - all / 100;
 }
 
@@ -216,9 +221,7 @@ static void sbit__q8_plan_skipping(const sbit_ctx *ctx, sbit__q8_conv *conv)
         conv->images *= 2;
     }
     conv->classes = sbit__q8_axis_classes(s, 1) * sbit__q8_axis_classes(s, 2);
-    conv->skips = sbit__q8_skipping_pays(kernels, conv);
-    conv->images = conv->skips ? conv->images : 1;
-    conv->copies = !conv->skips;
+    conv->copies = false;
 }
 
 static void sbit__q8_plan_units(const sbit_ctx *ctx, sbit__q8_conv *conv)
@@ -295,6 +298,13 @@ SBIT__FN void sbit__q8_conv_plan(const sbit_ctx *ctx, sbit__q8_conv *conv)
         conv->packed_bytes = (size_t)(conv->group_bytes * shape->groups);
     }
     sbit__q8_plan_units(ctx, conv);
+    if (conv->skips && !sbit__q8_skipping_pays(kernels, conv)) {
+        conv->skips = false;
+        conv->copies = true;
+        conv->images = 1;
+        conv->classes = 0;
+        sbit__q8_plan_units(ctx, conv);
+    }
     const int64_t pixels =
         conv->images * (conv->rows * shape->out[2] + (conv->mates > 1 ? 3 * conv->classes : 0));
     conv->band_bytes =
