@@ -115,10 +115,10 @@ static sbit_status sbit__hqq_init(void *state, const sbit_quantizer_call *call,
         for (int64_t p = 0; p < parts; p++) {
             sbit__hqq_keep_best(&all[p], turn == 0);
             if (!grid->symmetric) {
-                const double zero = nearbyint(all[p].zero_sum / all[p].count);
-                all[p].zero = zero < (double)grid->qmin   ? grid->qmin
-                              : zero > (double)grid->qmax ? grid->qmax
-                                                          : (int32_t)zero;
+                const double zero = nearbyint(all[p].zero_sum / all[p].count); /* empty: NaN */
+                all[p].zero = !(zero > (double)grid->qmin) ? grid->qmin
+                              : zero > (double)grid->qmax  ? grid->qmax
+                                                           : (int32_t)zero;
             }
         }
         sbit__hqq_fit(all, grid, x, power, beta);
