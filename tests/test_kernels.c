@@ -1161,7 +1161,7 @@ static void exchange(int64_t n, int64_t rows, int64_t columns, const float *from
 
 static bool channels_last;  /* which driver is tested */
 static int64_t winograd;    /* and which of its forms */
-static bool sparse;
+static bool sparse, image;  /* image: the input keeps its channels first */
 
 /* The driver with channels last, from and to channels first. */
 static void run_last_conv(sbit_ctx *ctx, const sbit__conv_shape *s, const float *x, const float *w,
@@ -1176,6 +1176,7 @@ static void run_last_conv(sbit_ctx *ctx, const sbit__conv_shape *s, const float 
     conv.shape = *s;
     conv.winograd = winograd;
     conv.sparse = sparse;
+    conv.first = image;
     for (int64_t i = 0; i < s->out_channels * s->in_channels / s->groups * s->kernel[0] * s->kernel[1] * s->kernel[2]; i++) {
         conv.nonzeros += w[i] != 0.0f ? 1 : 0;
     }
@@ -1193,7 +1194,7 @@ static void run_last_conv(sbit_ctx *ctx, const sbit__conv_shape *s, const float 
         }
     }
     sbit__last_conv_pack(ctx, &conv, w, packed);
-    sbit__last_conv_run(ctx, &conv, last_x, packed, bias, ep != NULL ? &last_ep : NULL, last_y,
+    sbit__last_conv_run(ctx, &conv, image ? x : last_x, packed, bias, ep != NULL ? &last_ep : NULL, last_y,
                         scratch);
     exchange(s->batch, out, s->out_channels, last_y, y);
 }
@@ -1550,6 +1551,36 @@ TEST(pools_with_channels_last)
             sbit_ctx_destroy(ctx);
         }
     }
+}
+
+/* channels in and out, batch, height, width, kernel, stride, dilation of rows, padding in front and behind */
+static const int64_t image_shapes[][10] = {
+    {3, 16, 1, 12, 40, 3, 2, 1, 1, 1}, {3, 33, 2, 9, 19, 3, 1, 1, 1, 1}, {1, 70, 1, 8, 21, 5, 1, 1, 2, 2},
+    {3, 64, 1, 15, 44, 7, 2, 1, 3, 3}, {2, 5, 1, 7, 3, 3, 1, 2, 2, 2},   {4, 20, 1, 9, 17, 2, 2, 1, 0, 1},
+    {3, 48, 1, 8, 16, 4, 4, 1, 0, 0},  {3, 8, 1, 2, 2, 5, 2, 1, 4, 4},   {1, 1, 3, 4, 35, 3, 2, 1, 0, 0}};
+
+TEST(conv_driver_from_images)
+{
+    channels_last = image = true;
+    for (size_t i = 0; i < 6 * SBIT__COUNT_OF(image_shapes); i++) { /* all epilogues */
+        const int64_t *p = image_shapes[i / 6];
+        sbit__conv_shape s;
+        memset(&s, 0, sizeof s);
+        s.groups = 1;
+        s.in_channels = p[0];
+        s.out_channels = p[1];
+        s.batch = p[2];
+        for (int d = 0; d < 3; d++) {
+            s.in[d] = d > 0 ? p[2 + d] : 1;
+            s.kernel[d] = d > 0 ? p[5] : 1;
+            s.stride[d] = d > 0 ? p[6] : 1;
+            s.dilation[d] = d == 1 ? p[7] : 1;
+            s.pad_begin[d] = d > 0 ? p[8] : 0;
+            s.out[d] = out_size(&s, d, d > 0 ? p[9] : 0);
+        }
+        check_conv(&s, (int64_t)i);
+    }
+    image = false;
 }
 
 /* channels in and out, batch, height, width, padding in front and behind of both axes */

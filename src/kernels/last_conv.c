@@ -1,12 +1,14 @@
 /* last_conv.c: float convolutions with channels last. >>last_conv
  *
  * Called by: ops/last.c. Calls: the kernels with channels last, threads.
- * Five forms:
+ * Six forms:
  *   pixels     a unit is a run of output pixels of all images; a table says where each tap of each
  *              of them begins, which is in a row of zeros where it lies outside of the input
  *   bands      few input channels, which may be the image's planes: a unit is some output rows; the
  *              input rows that they see are copied between borders of zeros, pixel by pixel, so that
  *              all taps of a row are one run
+ *   stem       an image's planes with stride 1 or 2: the same without copies, but for the windows that
+ *              the borders cut
  *   Winograd   last_winograd.c
  *   sparse     last_sparse.c
  *   depthwise  a unit is some output rows and some channels; windows are cut at the borders
@@ -101,6 +103,17 @@ static void sbit__last_plan_bands(const sbit_ctx *ctx, sbit__last_conv *conv)
                          (conv->taps * conv->pixels * (int64_t)sizeof(float *) + 63) / 64 * 64;
 }
 
+static void sbit__last_plan_stem(const sbit_ctx *ctx, sbit__last_conv *conv)
+{
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t planes = s->batch * s->out[0], runs = conv->taps * s->in_channels;
+    const int64_t bands = sbit__div_up(sbit__last_wanted(ctx, conv), sbit__larger(planes, 1));
+    conv->rows = sbit__larger(sbit__div_up(s->out[1], bands), 1);
+    conv->bands = sbit__larger(sbit__div_up(s->out[1], conv->rows), 1);
+    conv->worker_bytes = (int64_t)(sbit__cache_lines(s->in[2]) + sbit__cache_lines(runs * s->kernel[2])) +
+                         2 * (runs * (int64_t)sizeof(float *) + 63) / 64 * 64;
+}
+
 static void sbit__last_plan_depthwise(const sbit_ctx *ctx, sbit__last_conv *conv)
 {
     const sbit__conv_shape *s = &conv->shape;
@@ -142,6 +155,7 @@ SBIT__FN void sbit__last_conv_plan(const sbit_ctx *ctx, sbit__last_conv *conv)
     conv->depthwise = sbit__last_is_depthwise(s);
     conv->merges = conv->first || (!conv->sparse && s->groups == 1 && s->dilation[2] == 1 && s->kernel[2] > 1 &&
                                    in <= SBIT__LAST_MERGED);
+    conv->stem = conv->first && !conv->sparse && conv->winograd == 0 && s->stride[2] <= 2;
     conv->taps = conv->merges ? taps / s->kernel[2] : taps;
     conv->depth = conv->merges ? in * s->kernel[2] : in;
     conv->columns = sbit__div_up(conv->depthwise ? s->groups : out, lanes) * lanes;
@@ -155,6 +169,8 @@ SBIT__FN void sbit__last_conv_plan(const sbit_ctx *ctx, sbit__last_conv *conv)
         sbit__last_winograd_plan(ctx, conv);
     } else if (conv->depthwise) {
         sbit__last_plan_depthwise(ctx, conv);
+    } else if (conv->stem) {
+        sbit__last_plan_stem(ctx, conv);
     } else if (conv->merges) {
         sbit__last_plan_bands(ctx, conv);
     } else {
@@ -256,7 +272,7 @@ static void sbit__last_job_store(sbit__last_job *job)
     if (ep == NULL) {
         return;
     }
-    job->adds = (job->conv->depthwise || job->conv->sparse) && ep->residual != NULL;
+    job->adds = (job->conv->depthwise || job->conv->sparse || job->conv->stem) && ep->residual != NULL;
     job->activates = ep->activation != SBIT__ACT_NONE;
     if (!job->adds && !job->conv->sparse) {
         job->activates = job->activates && ep->activation != SBIT__ACT_CLAMP &&
@@ -500,6 +516,84 @@ static void sbit__last_band_unit(const sbit__last_job *job, int64_t number, int3
     }
 }
 
+/* `pixels` outputs from `first` on, by all panels; row: what they see of the input from the first on, with `shift`. */
+static void sbit__last_stem_panels(const sbit__last_job *job, int64_t pixels, const float *const *row,
+                                   int64_t shift, int64_t first)
+{
+    const sbit__last_conv *conv = job->conv;
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t out = s->out_channels;
+    float *y = job->y + first * out;
+    sbit__last_stem stem;
+    memset(&stem, 0, sizeof stem);
+    stem.taps = conv->taps;
+    stem.kernel = s->kernel[2];
+    stem.channels = s->in_channels;
+    stem.stride = s->stride[2];
+    stem.shift = shift;
+    stem.store = job->store;
+    stem.out_step = out;
+    for (int64_t column = 0; column < out; column += stem.width) {
+        stem.width = sbit__last_panel(job->kernels, out - column);
+        stem.columns = sbit__smaller(out - column, stem.width);
+        stem.weights = job->packed + column * conv->taps * conv->depth;
+        stem.store.bias = job->bias != NULL ? job->bias + column : NULL;
+        job->kernels->last_stem(&stem, pixels, row, y + column);
+    }
+    sbit__last_activate(job, pixels, out, out, y);
+}
+
+/* An output row from the input rows that it sees; edge: for windows that are cut, to which edges points. */
+static void sbit__last_stem_row(const sbit__last_job *job, int64_t first, const float *const *row, float *edge,
+                                const float *const *edges)
+{
+    const sbit__conv_shape *s = &job->conv->shape;
+    const int64_t runs = job->conv->taps * s->in_channels, kernel = s->kernel[2];
+    for (int64_t at = 0, count = 1; at < s->out[2]; at += count) {
+        const int64_t w = at * s->stride[2] - s->pad_begin[2];
+        count = 1;
+        if (w >= 0 && w + kernel <= s->in[2]) {
+            count = sbit__smaller((s->in[2] - kernel - w) / s->stride[2] + 1, s->out[2] - at);
+            sbit__last_stem_panels(job, count, row, w, first + at);
+            continue;
+        }
+        for (int64_t i = 0; i < runs * kernel; i++) {
+            const int64_t from = w + i % kernel;
+            edge[i] = from >= 0 && from < s->in[2] ? row[i / kernel][from] : 0.0f;
+        }
+        sbit__last_stem_panels(job, 1, edges, 0, first + at);
+    }
+}
+
+static void sbit__last_stem_unit(const sbit__last_job *job, int64_t number, int32_t worker)
+{
+    const sbit__last_conv *conv = job->conv;
+    const sbit__conv_shape *s = &conv->shape;
+    const int64_t c = s->in_channels, runs = conv->taps * c, begin = number % conv->bands * conv->rows;
+    const int64_t end = sbit__smaller(begin + conv->rows, s->out[1]), plane = number / conv->bands;
+    float *zeros = (float *)(void *)(job->scratch + worker * conv->worker_bytes);
+    float *edge = (float *)(void *)((char *)zeros + sbit__cache_lines(s->in[2]));
+    const float **row = (const float **)(void *)((char *)edge + sbit__cache_lines(runs * s->kernel[2]));
+    const float **edges = row + runs;
+    memset(zeros, 0, (size_t)s->in[2] * sizeof *zeros);
+    for (int64_t i = 0; i < runs; i++) {
+        edges[i] = edge + i * s->kernel[2];
+    }
+    for (int64_t line = begin; line < end; line++) {
+        const int64_t first = (plane * s->out[1] + line) * s->out[2];
+        const sbit__last_place p = sbit__last_place_of(s, first);
+        for (int64_t i = 0; i < runs; i++) {
+            const int64_t t = i / c;
+            const int64_t d = p.o[0] * s->stride[0] - s->pad_begin[0] + t / s->kernel[1] * s->dilation[0];
+            const int64_t h = line * s->stride[1] - s->pad_begin[1] + t % s->kernel[1] * s->dilation[1];
+            const int64_t slice = (p.n * c + i % c) * s->in[0] + d;
+            const bool inside = d >= 0 && d < s->in[0] && h >= 0 && h < s->in[1];
+            row[i] = inside ? job->x + (slice * s->in[1] + h) * s->in[2] : zeros;
+        }
+        sbit__last_stem_row(job, first, row, edge, edges);
+    }
+}
+
 /* Positions k of 0..kernel-1 for which 0 <= at + k * dilation < in: *first and how many. */
 static int64_t sbit__last_cut(int64_t at, int64_t kernel, int64_t dilation, int64_t in,
                               int64_t *first)
@@ -584,6 +678,8 @@ static void sbit__last_run_range(void *task, int64_t begin, int64_t end, int32_t
             sbit__last_winograd_unit(job, i, worker);
         } else if (job->conv->depthwise) {
             sbit__last_depthwise_unit(job, i);
+        } else if (job->conv->stem) {
+            sbit__last_stem_unit(job, i, worker);
         } else if (job->conv->merges) {
             sbit__last_band_unit(job, i, worker);
         } else {

@@ -41,6 +41,18 @@ typedef struct sbit__last_tile {
     int64_t out_step;       /* floats between rows of the output */
 } sbit__last_tile;
 
+/* Outputs of a window over an image with its channels first, side by side: sums over `taps` rows of the window,
+ * `kernel` pixels of each and `channels`, in this order. Row t of channel c begins for the first output at
+ * x[t * channels + c] + shift. */
+typedef struct sbit__last_stem {
+    int64_t taps, kernel, channels;
+    int64_t stride, shift;  /* stride: 1 or 2 */
+    int64_t width, columns; /* of the panel; those that are stored */
+    const float *weights;   /* [taps][kernel][channels][width] */
+    sbit__last_store store; /* residual: the driver's work */
+    int64_t out_step;
+} sbit__last_stem;
+
 /* A window over each channel by itself, as far as it lies inside of the input. Weights are blocks
  * of `lanes` channels, `block_step` apart, in which those of a tap follow each other. */
 typedef struct sbit__last_window {
@@ -77,6 +89,8 @@ enum {
 #define SBIT__LAST_LIST(X)                                                                         \
     X(void, last_tile,                                                                             \
       (const sbit__last_tile *tile, int64_t rows, const float *const *row, float *out))            \
+    X(void, last_stem,                                                                             \
+      (const sbit__last_stem *stem, int64_t pixels, const float *const *x, float *out))            \
     /* `pixels` outputs side by side */                                                            \
     X(void, last_depthwise,                                                                        \
       (const sbit__last_window *window, int64_t pixels, const float *x, float *y))                 \
@@ -175,7 +189,7 @@ typedef struct sbit__last_conv {
     bool sparse;            /* weights of 0 are left out: given, without groups */
     int64_t nonzeros;       /* those that are there, if sparse: given, less than 2^31 */
     bool first;             /* x has its channels first: given, without groups and dilation along the last axis */
-    bool depthwise, merges; /* see last_conv.c */
+    bool depthwise, merges, stem; /* see last_conv.c */
     int64_t taps, depth;            /* of a tile */
     int64_t columns;                /* of a group, with what panels are filled up with */
     int64_t rows, bands;            /* output rows of a unit, units along the rows */

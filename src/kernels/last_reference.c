@@ -44,6 +44,25 @@ SBIT__FN void sbit__last_tile__ref(const sbit__last_tile *tile, int64_t rows,
     }
 }
 
+SBIT__FN void sbit__last_stem__ref(const sbit__last_stem *stem, int64_t pixels, const float *const *x,
+                                   float *out)
+{
+    for (int64_t i = 0; i < pixels; i++) {
+        for (int64_t j = 0; j < stem->columns; j++) {
+            const int64_t at = i * stem->out_step + j;
+            const float *w = stem->weights + j;
+            double sum = 0.0;
+            for (int64_t k = 0; k < stem->taps * stem->kernel * stem->channels; k++) {
+                const int64_t t = k / stem->channels / stem->kernel, c = k % stem->channels;
+                const float *from = x[t * stem->channels + c] + stem->shift + i * stem->stride;
+                sum += (double)from[k / stem->channels % stem->kernel] * (double)w[k * stem->width];
+            }
+            const float bias = stem->store.bias != NULL ? stem->store.bias[j] : 0.0f;
+            out[at] = sbit__last_end(&stem->store, at, (float)sum + bias);
+        }
+    }
+}
+
 SBIT__FN void sbit__last_depthwise__ref(const sbit__last_window *window, int64_t pixels,
                                         const float *x, float *y)
 {

@@ -211,6 +211,100 @@ SBIT__V_TARGET static void SBIT__V(last_tile)(const sbit__last_tile *tile, int64
     }
 }
 
+/* >>stem: all broadcasts of a tile are at constant places behind one pointer */
+
+SBIT__V_INLINE void SBIT__V(last_stem_body)(int pixels, int vectors, int stride, const sbit__last_stem *stem,
+                                            const float *const *x, int64_t first, float *out)
+{
+    const int64_t lanes = SBIT__V(lanes), shift = stem->shift + first * stride;
+    const float *w = stem->weights;
+    SBIT__V(vf) sum[16];
+    SBIT__UNROLL for (int j = 0; j < vectors; j++)
+    {
+        SBIT__V(vf) bias = SBIT__V(set_f32)(0.0f);
+        if (stem->store.bias != NULL) {
+            bias = SBIT__V(load_f32)(stem->store.bias + j * lanes, stem->columns - j * lanes);
+        }
+        SBIT__UNROLL16 for (int i = 0; i < pixels; i++)
+        {
+            sum[i * vectors + j] = bias;
+        }
+    }
+    for (int64_t t = 0; t < stem->taps; t++, x += stem->channels) {
+        for (int64_t k = 0; k < stem->kernel; k++) {
+            for (int64_t c = 0; c < stem->channels; c++) {
+                const float *from = x[c] + shift + k;
+                SBIT__V(vf) s[SBIT__V(last_v)];
+                SBIT__UNROLL for (int j = 0; j < vectors; j++)
+                {
+                    s[j] = SBIT__V(load_f32)(w + j * lanes, lanes);
+                }
+                w += stem->width;
+                SBIT__UNROLL16 for (int i = 0; i < pixels; i++)
+                {
+                    const SBIT__V(vf) u = SBIT__V(set_f32)(from[i * stride]);
+                    SBIT__UNROLL for (int j = 0; j < vectors; j++)
+                    {
+                        sum[i * vectors + j] = SBIT__V(fma_f32)(u, s[j], sum[i * vectors + j]);
+                    }
+                }
+            }
+        }
+    }
+    SBIT__V(last_put)
+    (pixels, vectors, &stem->store, NULL, stem->columns, stem->out_step, sum, out, first * stem->out_step);
+}
+
+/* `most` pixels at a time, the last ones together with some that are made already, or one by one. */
+#define SBIT__LAST_STEM(vectors, most)                                                             \
+    SBIT__V_TARGET static void SBIT__V(last_stem##vectors)(const sbit__last_stem *stem,            \
+                                                           int64_t pixels, const float *const *x,  \
+                                                           float *out)                             \
+    {                                                                                              \
+        for (int64_t i = 0; i < pixels; i += pixels < (most) ? 1 : (most)) {                       \
+            const int64_t at = i + (most) > pixels && pixels >= (most) ? pixels - (most) : i;      \
+            if (pixels < (most) && stem->stride == 1) {                                            \
+                SBIT__V(last_stem_body)(1, vectors, 1, stem, x, at, out);                          \
+            } else if (pixels < (most)) {                                                          \
+                SBIT__V(last_stem_body)(1, vectors, 2, stem, x, at, out);                          \
+            } else if (stem->stride == 1) {                                                        \
+                SBIT__V(last_stem_body)(most, vectors, 1, stem, x, at, out);                       \
+            } else {                                                                               \
+                SBIT__V(last_stem_body)(most, vectors, 2, stem, x, at, out);                       \
+            }                                                                                      \
+        }                                                                                          \
+    }
+#if SBIT__V_LAST > 2
+SBIT__LAST_STEM(1, 16)
+SBIT__LAST_STEM(2, 8)
+SBIT__LAST_STEM(3, 5)
+SBIT__LAST_STEM(4, 4)
+#else
+SBIT__LAST_STEM(1, 8)
+SBIT__LAST_STEM(2, 4)
+#endif
+#undef SBIT__LAST_STEM
+
+SBIT__V_TARGET static void SBIT__V(last_stem)(const sbit__last_stem *stem, int64_t pixels,
+                                              const float *const *x, float *out)
+{
+    switch ((stem->columns + SBIT__V(lanes) - 1) / SBIT__V(lanes)) {
+    case 1:
+        SBIT__V(last_stem1)(stem, pixels, x, out);
+        break;
+#if SBIT__V_LAST > 2
+    case 3:
+        SBIT__V(last_stem3)(stem, pixels, x, out);
+        break;
+    case 4:
+        SBIT__V(last_stem4)(stem, pixels, x, out);
+        break;
+#endif
+    default:
+        SBIT__V(last_stem2)(stem, pixels, x, out);
+    }
+}
+
 /* >>sparse */
 
 SBIT__V_TARGET static void SBIT__V(last_sparse)(int64_t columns, const int32_t *end, const int32_t *place,
