@@ -557,9 +557,10 @@ static void sbit__last_stem_row(const sbit__last_job *job, int64_t first, const 
             sbit__last_stem_panels(job, count, row, w, first + at);
             continue;
         }
-        for (int64_t i = 0; i < runs * kernel; i++) {
-            const int64_t from = w + i % kernel;
-            edge[i] = from >= 0 && from < s->in[2] ? row[i / kernel][from] : 0.0f;
+        for (int64_t i = 0; i < runs; i++) {
+            for (int64_t k = 0; k < kernel; k++) {
+                edge[i * kernel + k] = w + k >= 0 && w + k < s->in[2] ? row[i][w + k] : 0.0f;
+            }
         }
         sbit__last_stem_panels(job, 1, edges, 0, first + at);
     }

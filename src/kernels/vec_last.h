@@ -232,14 +232,14 @@ SBIT__V_INLINE void SBIT__V(last_stem_body)(int pixels, int vectors, int stride,
     }
     for (int64_t t = 0; t < stem->taps; t++, x += stem->channels) {
         for (int64_t k = 0; k < stem->kernel; k++) {
-            for (int64_t c = 0; c < stem->channels; c++) {
-                const float *from = x[c] + shift + k;
+            for (int64_t c = 0; c < stem->channels; c++, w += stem->width) {
+                const float *from = x[c] + (shift + k);
+                SBIT__OPAQUE(from);
                 SBIT__V(vf) s[SBIT__V(last_v)];
                 SBIT__UNROLL for (int j = 0; j < vectors; j++)
                 {
                     s[j] = SBIT__V(load_f32)(w + j * lanes, lanes);
                 }
-                w += stem->width;
                 SBIT__UNROLL16 for (int i = 0; i < pixels; i++)
                 {
                     const SBIT__V(vf) u = SBIT__V(set_f32)(from[i * stride]);

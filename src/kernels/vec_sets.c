@@ -33,6 +33,14 @@
 #define SBIT__APART
 #endif
 
+/* A compiler forgets how a pointer was made: or it would keep what one round of a loop read for the next, in
+ * registers that sums need. */
+#if defined(__GNUC__)
+#define SBIT__OPAQUE(pointer) __asm__("" : "+r"(pointer))
+#else
+#define SBIT__OPAQUE(pointer) ((void)(pointer))
+#endif
+
 /* Less than a vector: no call (memcpy), before which all vectors would go to the stack. */
 SBIT__INLINE void sbit__v_bytes(uint8_t *y, int64_t n, uint64_t bytes)
 {
