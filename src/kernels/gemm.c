@@ -23,6 +23,8 @@ enum {
     SBIT__GEMM_L1_BYTES = 24 * 1024, /* of 32 KiB and more */
     SBIT__GEMM_ROWS = 144,           /* times the depth of a block: 72 KiB of L2 */
     SBIT__GEMM_COLUMNS = 256,
+    SBIT__GEMM_BOTH_ROWS = 768,        /* where both operands are packed, of a block of c, */
+    SBIT__GEMM_C_FLOATS = 160 * 1024, /* which has so many */
     SBIT__GEMM_DEPTHS = 4, /* blocks of k at once, at most, */
     SBIT__GEMM_B_FLOATS = 128 * 1024, /* of b */
     SBIT__GEMM_DOT_ROWS = 4,
@@ -69,6 +71,8 @@ static void sbit__pack_copy(int64_t tile, float *to, const float *from)
         memcpy(to, from, 16 * sizeof(float));
     } else if (tile == 32) {
         memcpy(to, from, 32 * sizeof(float));
+    } else if (tile == 12) {
+        memcpy(to, from, 12 * sizeof(float));
     } else {
         memcpy(to, from, (size_t)tile * sizeof(float));
     }
@@ -226,7 +230,7 @@ static bool sbit__gemm_by_dots(const sbit__gemm *g)
 static void sbit__gemm_split(sbit__gemm_job *job, int64_t threads)
 {
     const sbit__gemm *g = job->gemm;
-    int64_t pieces = 2 * threads;
+    int64_t pieces = job->pack_a ? threads : 2 * threads; /* each packs the other operand anew */
     job->parts_m = job->parts_n = 1;
     const double work = (double)g->m * (double)g->n * (double)sbit__larger(g->k, 1);
     const double worth = work / (double)SBIT__WORTH_A_THREAD; /* so many threads */
@@ -265,9 +269,15 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
         job.rows_of = sbit__last_of(ctx);
     }
     job.pack_a = job.rows_of == NULL && (g->packed_a == NULL || job.alpha_a != 1.0f);
+    if (job.pack_a && job.pack_b) { /* one block of k at a time, packed once for a large part of c */
+        job.rows = sbit__smaller(job.tiles_m, SBIT__GEMM_BOTH_ROWS / tile_m) * tile_m;
+        const int64_t most = SBIT__GEMM_C_FLOATS / sbit__larger(job.rows, tile_m) / tile_n;
+        job.columns = sbit__smaller(job.tiles_n, sbit__larger(most, 1)) * tile_n;
+    }
     job.a_bytes = job.pack_a ? sbit__cache_lines(job.rows * job.depth) : 0;
     job.b_bytes = job.pack_b ? sbit__cache_lines(job.columns * job.depth) : 0;
     job.depths = sbit__smaller(SBIT__GEMM_B_FLOATS / sbit__larger(job.columns * job.depth, 1), SBIT__GEMM_DEPTHS);
+    job.depths = job.pack_a && job.pack_b ? 1 : job.depths;
     job.depths = sbit__larger(sbit__smaller(job.depths, sbit__div_up(g->k, job.depth)), 1);
     job.worker_bytes = job.a_bytes + job.b_bytes * (size_t)job.depths;
     sbit__gemm_split(&job, g->serial ? 1 : sbit_ctx_threads(ctx));
