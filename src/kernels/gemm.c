@@ -5,7 +5,8 @@
  * Panels: the left matrix is packed as [m / tile_m][k][tile_m], the right one as
  * [n / tile_n][k][tile_n], zeros where the last panel is not full. k is cut into blocks of 128, so
  * that a left and a right panel fit the L1 cache together, deeper for narrow matrices; n into
- * blocks of which a few along k fit L2; m into blocks that fit L2, whose part of c stays there for them. Threads get rectangles of c. The order in which
+ * blocks of which a few along k fit L2; m into blocks that fit L2, whose part of c stays there for them. Where both
+ * are packed (a weight's gradient), c is cut into parts that stay in L2, for which one block of k after the other is packed. Threads get rectangles of c. The order in which
  * the terms of one sum are added depends on n and k alone, so neither threads nor blocks nor the
  * batch change a result.
  *
@@ -23,7 +24,8 @@ enum {
     SBIT__GEMM_L1_BYTES = 24 * 1024, /* of 32 KiB and more */
     SBIT__GEMM_ROWS = 144,           /* times the depth of a block: 72 KiB of L2 */
     SBIT__GEMM_COLUMNS = 256,
-    SBIT__GEMM_BOTH_ROWS = 768,        /* where both operands are packed, of a block of c, */
+    SBIT__GEMM_AHEAD = 12,            /* rows that are fetched before they are packed */
+    SBIT__GEMM_BOTH_ROWS = 768,       /* where both operands are packed, of a block of c, */
     SBIT__GEMM_C_FLOATS = 160 * 1024, /* which has so many */
     SBIT__GEMM_DEPTHS = 4, /* blocks of k at once, at most, */
     SBIT__GEMM_B_FLOATS = 128 * 1024, /* of b */
@@ -117,11 +119,15 @@ SBIT__FN void sbit__pack_panel(int64_t count, int64_t tile, int64_t k, const flo
     }
 }
 
-/* Four panels side by side: rows are read 256 bytes and more at a time. */
+/* Four panels side by side: rows are read 192 bytes and more at a time. They may lie a page apart,
+ * where no hardware sees what comes next. */
 static void sbit__pack_four(int64_t tile, int64_t k, const float *source, int64_t stride_k,
                             float *panel, int64_t panel_stride)
 {
     for (int64_t p = 0; p < k; p++, source += stride_k, panel += tile) {
+        for (int64_t i = 0; p + SBIT__GEMM_AHEAD < k && i < 4 * tile; i += 16) {
+            SBIT__PREFETCH(source + SBIT__GEMM_AHEAD * stride_k + i);
+        }
         for (int64_t i = 0; i < 4; i++) {
             sbit__pack_copy(tile, panel + i * panel_stride, source + i * tile);
         }
@@ -213,6 +219,7 @@ typedef struct sbit__gemm_job {
     int64_t tiles_m, tiles_n, parts_m, parts_n; /* c in tiles; in rectangles */
     int64_t depth, rows, columns;               /* of a block */
     const sbit__last_kernels *rows_of; /* a is read where it lies, by these; NULL: by panels */
+    int64_t width; /* of a panel of b: the widest that rows take, where it is packed here */
     bool pack_a, pack_b;
     float alpha_a, alpha_b; /* the product's, at the operand that is packed here */
     int64_t depths; /* blocks of k at once: c is read and written once for them */
@@ -268,6 +275,10 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
         (g->packed_b != NULL || job.pack_b) && job.kernels->isa != SBIT_ISA_SCALAR) {
         job.rows_of = sbit__last_of(ctx);
     }
+    job.width = tile_n;
+    if (job.rows_of != NULL && job.pack_b) {
+        job.width = sbit__larger((int64_t)job.rows_of->panel * job.rows_of->lanes, tile_n);
+    }
     job.pack_a = job.rows_of == NULL && (g->packed_a == NULL || job.alpha_a != 1.0f);
     if (job.pack_a && job.pack_b) { /* one block of k at a time, packed once for a large part of c */
         job.rows = sbit__smaller(job.tiles_m, SBIT__GEMM_BOTH_ROWS / tile_m) * tile_m;
@@ -275,7 +286,8 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
         job.columns = sbit__smaller(job.tiles_n, sbit__larger(most, 1)) * tile_n;
     }
     job.a_bytes = job.pack_a ? sbit__cache_lines(job.rows * job.depth) : 0;
-    job.b_bytes = job.pack_b ? sbit__cache_lines(job.columns * job.depth) : 0;
+    const int64_t panels = sbit__div_up(job.columns, job.width);
+    job.b_bytes = job.pack_b ? sbit__cache_lines(panels * job.width * job.depth) : 0;
     job.depths = sbit__smaller(SBIT__GEMM_B_FLOATS / sbit__larger(job.columns * job.depth, 1), SBIT__GEMM_DEPTHS);
     job.depths = job.pack_a && job.pack_b ? 1 : job.depths;
     job.depths = sbit__larger(sbit__smaller(job.depths, sbit__div_up(g->k, job.depth)), 1);
@@ -317,7 +329,7 @@ static void sbit__gemm_rows(const sbit__gemm_job *job, const sbit__gemm_block *b
     tile.depth = block->k1 - block->k0;
     tile.x = g->a + block->m0 * g->lda + block->k0;
     tile.x_step = g->lda;
-    tile.width = job->kernels->tile_n;
+    tile.width = job->width;
     tile.columns = sbit__smaller(block->n1 - j, tile.width);
     tile.weights = b;
     if (g->packed_b != NULL && block->m0 == block->first) { /* the next panel, or the next block's first */
@@ -398,7 +410,7 @@ static void sbit__gemm_pack_block_b(const sbit__gemm_job *job, sbit__gemm_block 
                                     float *scratch)
 {
     const sbit__gemm *g = job->gemm;
-    const int64_t tile = job->kernels->tile_n, depth = block->k1 - block->k0;
+    const int64_t tile = job->width, depth = block->k1 - block->k0;
     block->b_row = tile;
     if (g->packed_b != NULL) {
         block->b = g->packed_b + block->n0 * g->k + block->k0 * tile;
@@ -421,12 +433,11 @@ static void sbit__gemm_pack_block_b(const sbit__gemm_job *job, sbit__gemm_block 
 
 static void sbit__gemm_block_run(const sbit__gemm_job *job, sbit__gemm_block *block, float *scratch)
 {
-    const int64_t tile_n = job->kernels->tile_n;
     const float *b = block->b;
     if (job->rows_of == NULL) {
         sbit__gemm_pack_block_a(job, block, scratch);
     }
-    for (int64_t j = block->n0; j < block->n1; j += tile_n, b += block->b_stride) {
+    for (int64_t j = block->n0; j < block->n1; j += job->width, b += block->b_stride) {
         if (job->rows_of != NULL) {
             sbit__gemm_rows(job, block, j, b);
         } else {
@@ -561,9 +572,10 @@ static void sbit__gemm_spread(sbit_ctx *ctx, sbit__gemm_job *job, int64_t n, int
 SBIT__FN size_t sbit__gemm_scratch_bytes(const sbit_ctx *ctx, const sbit__gemm *gemm)
 {
     sbit__gemm most = *gemm;
+    const size_t rows = sbit__gemm_plan(ctx, gemm).worker_bytes;
     most.bias_rows = true; /* a bias and alpha may be set only at the run: room for panels of a */
-    return sbit__gemm_plan(ctx, &most).worker_bytes *
-           (size_t)(gemm->serial ? 1 : sbit_ctx_threads(ctx));
+    const size_t panels = sbit__gemm_plan(ctx, &most).worker_bytes;
+    return (rows > panels ? rows : panels) * (size_t)(gemm->serial ? 1 : sbit_ctx_threads(ctx));
 }
 
 SBIT__FN void sbit__gemm_run(sbit_ctx *ctx, const sbit__gemm *gemm, void *scratch)

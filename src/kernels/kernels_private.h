@@ -32,6 +32,12 @@ extern "C" {
 #define SBIT__TARGET(features)
 #endif
 
+#if defined(__GNUC__)
+#define SBIT__PREFETCH(at) __builtin_prefetch((at), 0, 2) /* to the second cache */
+#else
+#define SBIT__PREFETCH(at) ((void)(at))
+#endif
+
 /* What a matrix or convolution kernel does to an accumulator before it is stored, in this order:
  * + bias, + residual, activation. All optional; {0} stores the accumulator. */
 typedef enum sbit__activation {

@@ -26,10 +26,8 @@
 #endif
 
 #if defined(__GNUC__)
-#define SBIT__PREFETCH(at) __builtin_prefetch((at), 0, 2) /* to the second cache */
 #define SBIT__APART __attribute__((noinline))
 #else
-#define SBIT__PREFETCH(at) ((void)(at))
 #define SBIT__APART
 #endif
 
