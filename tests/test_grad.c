@@ -1483,6 +1483,84 @@ TEST(attention_forms)
     }
 }
 
+/* The gradient of y = x w + b with x [3,50,inner], w [inner,40]; fused: nodes that give both. */
+static void bias_run(sbit_dtype dtype, int64_t inner, int32_t threads, bool plain, sbit_tensor *dw,
+                     sbit_tensor *db, int *fused)
+{
+    sbit_rng rng = sbit_rng_seed(5);
+    char dims[32];
+    build b;
+    sbit_session *session = NULL;
+    sbit_session_desc desc;
+    sbit_value_id in[3], grads[2] = {{0}, {0}}, outs[2], y;
+    sbit_tensor data[3];
+    sbit_node_profile nodes[64];
+    build_begin_threads(&b, 17, threads);
+    snprintf(dims, sizeof dims, "3,50,%d", (int)inner);
+    data[0] = grad_tensor(dtype, dims, &rng, -1, 1);
+    in[0] = build_input(&b, "x", dtype, dims);
+    snprintf(dims, sizeof dims, "%d,40", (int)inner);
+    data[1] = grad_tensor(dtype, dims, &rng, -1, 1);
+    in[1] = build_input(&b, "w", dtype, dims);
+    data[2] = grad_tensor(dtype, "40", &rng, -1, 1);
+    in[2] = build_input(&b, "b", dtype, "40");
+    y = build_binary(&b, "Add", "y", build_binary(&b, "MatMul", "xw", in[0], in[1]), in[2]);
+    const sbit_value_id loss = grad_loss(&b, dtype, &y, 1, &rng);
+    build_do(&b, sbit_graph_add_gradients(b.graph, loss, in + 1, 2, grads, &b.error), "gradients");
+    memcpy(outs, grads, sizeof outs);
+    memset(&desc, 0, sizeof desc);
+    desc.outputs = outs;
+    desc.output_count = 2;
+    desc.disable_fusion = plain;
+    build_do(&b, sbit_session_create(b.graph, &desc, &session, &b.error), "session");
+    for (int i = 0; i < 3 && !b.failed; i++) {
+        static const char *const names[3] = {"x", "w", "b"};
+        build_do(&b, sbit_session_set_input(session, names[i], &data[i], &b.error), names[i]);
+    }
+    *fused = 0;
+    if (!b.failed && build_do(&b, sbit_session_run(session, &b.error), "run")) {
+        *dw = sbit_session_output(session, 0)->tensor;
+        *db = sbit_session_output(session, 1)->tensor;
+        dw->data = memcpy(malloc(sbit_tensor_bytes(dw)), dw->data, sbit_tensor_bytes(dw));
+        db->data = memcpy(malloc(sbit_tensor_bytes(db)), db->data, sbit_tensor_bytes(db));
+        const size_t count = sbit_session_profile(session, nodes, COUNT(nodes));
+        for (size_t i = 0; i < count && i < COUNT(nodes); i++) {
+            *fused += nodes[i].fused_into.idx == 0 && nodes[i].lowered->output_count == 2 ? 1 : 0;
+        }
+    }
+    sbit_session_destroy(session);
+    for (int i = 0; i < 3; i++) {
+        free(data[i].data);
+    }
+    build_end(&b);
+}
+
+/* A bias's gradient is made beside its weight's, few rows of which are not packed. */
+TEST(gradients_of_weight_and_bias)
+{
+    static const int64_t inner[] = {60, 10, 200};
+    for (size_t i = 0; i < COUNT(inner); i++) {
+        sbit_tensor dw[4], db[4];
+        int fused = 0;
+        memset(dw, 0, sizeof dw);
+        memset(db, 0, sizeof db);
+        for (int k = 0; k < 4; k++) {
+            bias_run(k == 0 ? SBIT_F64 : SBIT_F32, inner[i], k == 2 ? 3 : 1, k == 3, &dw[k], &db[k], &fused);
+            CHECK_EQ_I64(fused, k == 1 || k == 2);
+        }
+        for (int k = 1; k < 4 && db[0].data != NULL && db[k].data != NULL; k++) {
+            grad_near("weight", k, &dw[0], &dw[k]);
+            grad_near("bias", k, &db[0], &db[k]);
+        }
+        CHECK(memcmp(dw[1].data, dw[2].data, sbit_tensor_bytes(&dw[1])) == 0);
+        CHECK(memcmp(db[1].data, db[2].data, sbit_tensor_bytes(&db[1])) == 0);
+        for (int k = 0; k < 4; k++) {
+            free(dw[k].data);
+            free(db[k].data);
+        }
+    }
+}
+
 /* Queries in several pieces, heads that share keys. */
 TEST(attention_of_many_queries)
 {

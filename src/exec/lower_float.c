@@ -1,12 +1,13 @@
 /* lower_float.c: float operators whose kernel does more than one of them. >>lower-float
  *
  * Called by: lower. Calls: graph.
- *   - MatMul with an Add of a constant vector behind it, its bias: input 2.
+ *   - MatMul with an Add of a vector behind it, its bias: input 2.
  *   - Conv, ConvTranspose, Gemm, MatMul with an Add of a tensor of the same shape behind it, then
  * one activation: Relu, Gelu, Clip, HardSwish, LeakyRelu, Sigmoid, x * Sigmoid(x), x * HardSigmoid(x)
  * with HardSwish's constants. The internal row has the operator's name; its inputs are those of the
  *     operator, input 3 is what is added; attributes activation, lo and hi (sbit__epilogue) come
  *     behind the operator's own.
+ *   - Gemm of a weight's gradient with the sums of its right operand's columns, a bias's gradient: output 1.
  *   - x / sqrt(2), Erf, + 1, times x and 0.5, in the orders that exporters write: Gelu.
  *   - Pad with zeros in front of a Conv: part of its padding.
  *   - QuantizeLinear with DequantizeLinear of the same constant scale and zero point per tensor
@@ -52,7 +53,7 @@ static const sbit_node *sbit__lower_follower(const sbit__lowering *lower, sbit_v
 
 /* >>bias */
 
-/* An Add of one constant for each column of a product. */
+/* An Add of one number for each column of a product; in training it is fed. */
 static void sbit__lower_bias(const sbit__lowering *lower, const sbit_node *product,
                              sbit__lower_tail *tail)
 {
@@ -62,12 +63,14 @@ static void sbit__lower_bias(const sbit__lowering *lower, const sbit_node *produ
         return;
     }
     const sbit_value_id bias = add->inputs[add->inputs[0].idx == tail->output.idx ? 1 : 0];
-    const sbit_tensor *vector = sbit__lower_constant(lower, bias);
+    const sbit_type *vector = sbit__lower_type(lower, bias);
     const sbit_type *y = sbit__lower_type(lower, tail->output);
-    if (vector != NULL && vector->dtype == SBIT_F32 && vector->rank == 1 && w->rank >= 2 &&
-        y->rank >= 1 && sbit__dim_known(w->dims[w->rank - 2]) && w->dims[w->rank - 2].value > 0 &&
-        sbit__dim_known(w->dims[w->rank - 1]) && w->dims[w->rank - 1].value == vector->dims[0] &&
-        vector->dims[0] > 1) {
+    if (sbit__lower_is_f32(lower, bias) && vector->rank == 1 && w->rank >= 2 && y->rank >= 1 &&
+        sbit__dim_known(vector->dims[0]) && vector->dims[0].value > 1 &&
+        sbit__dim_known(w->dims[w->rank - 2]) && w->dims[w->rank - 2].value > 0 &&
+        sbit__dim_known(w->dims[w->rank - 1]) &&
+        w->dims[w->rank - 1].value == vector->dims[0].value &&
+        (sbit__lower_constant(lower, bias) != NULL || !sbit__lower_in_loop(lower->graph))) {
         tail->bias = bias;
         sbit__lower_join(tail, add);
     }
@@ -234,6 +237,76 @@ static sbit_status sbit__lower_sum(sbit__lowering *lower, const sbit_node *node,
         (void)sbit__lower_gate(lower, &tail);
     }
     return tail.count > 1 ? sbit__lower_make_sum(lower, node, &tail, error) : SBIT_OK;
+}
+
+/* >>gradients of a weight and a bias */
+
+/* The node ReduceTo that adds up the rows of `id` to a vector of n that no node reads; NULL: none. */
+static const sbit_node *sbit__lower_bias_sum(const sbit__lowering *lower, sbit_value_id id,
+                                             sbit_dim n)
+{
+    sbit_use uses[8];
+    const size_t count = sbit_graph_uses(lower->graph, id, uses, SBIT__COUNT_OF(uses));
+    for (size_t i = 0; i < count && i < SBIT__COUNT_OF(uses); i++) {
+        const sbit_node *node = uses[i].body == NULL && uses[i].node.idx != 0
+                                    ? sbit_graph_node(lower->graph, uses[i].node)
+                                    : NULL;
+        const sbit_type *y = node != NULL ? sbit__lower_type(lower, node->outputs[0]) : NULL;
+        const sbit_value_info *info =
+            node != NULL ? sbit_graph_value(lower->graph, node->outputs[0]) : NULL;
+        if (node != NULL && sbit__streq(node->domain, "sbit") &&
+            sbit__streq(node->op_type, "ReduceTo") && node->inputs[0].idx == id.idx &&
+            sbit_node_int(node, "align", -1) == -1 && y->rank == 1 && sbit__dim_known(n) &&
+            sbit__dim_equal(y->dims[0], n) &&
+            info->use_count == (info->is_output ? 1 : 0)) {
+            return node;
+        }
+    }
+    return NULL;
+}
+
+/* x' dy with dy as it is or with its rows joined. */
+static sbit_status sbit__lower_weight_gradient(sbit__lowering *lower, const sbit_node *gemm,
+                                               sbit_error *error)
+{
+    sbit_value_id inputs[2], outputs[2];
+    sbit_node_id nodes[2];
+    sbit_attr *attrs = (sbit_attr *)lower->work; /* SBIT__LOWER_ATTRS of them */
+    sbit__lower_desc desc;
+    if (gemm->attr_count > SBIT__LOWER_ATTRS || gemm->input_count != 2 || sbit_node_int(gemm, "transA", 0) == 0 ||
+        sbit_node_int(gemm, "transB", 0) != 0 || !sbit__lower_is_f32(lower, gemm->inputs[1]) ||
+        sbit__lower_in_loop(lower->graph)) {
+        return SBIT_OK;
+    }
+    const sbit_type *b = sbit__lower_type(lower, gemm->inputs[1]);
+    const sbit_node *rows = sbit__lower_producer(lower, gemm->inputs[1]);
+    const bool joined = rows != NULL && sbit__lower_is(lower, rows, "Reshape");
+    const sbit_value_id dy = joined ? rows->inputs[0] : gemm->inputs[1];
+    const sbit_type *whole = sbit__lower_type(lower, dy);
+    if (b->rank != 2 || whole->rank < 2 || !sbit__dim_equal(whole->dims[whole->rank - 1], b->dims[1])) {
+        return SBIT_OK;
+    }
+    const sbit_node *sum = sbit__lower_bias_sum(lower, dy, b->dims[1]);
+    if (sum == NULL) {
+        return SBIT_OK;
+    }
+    memcpy(inputs, gemm->inputs, sizeof inputs);
+    memcpy(attrs, gemm->attrs, gemm->attr_count * sizeof attrs[0]);
+    outputs[0] = gemm->outputs[0];
+    outputs[1] = sum->outputs[0];
+    nodes[0] = gemm->id;
+    nodes[1] = sum->id;
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "Gemm";
+    desc.inputs = inputs;
+    desc.input_count = 2;
+    desc.outputs = outputs;
+    desc.output_count = 2;
+    desc.attrs = attrs;
+    desc.attr_count = gemm->attr_count;
+    desc.nodes = nodes;
+    desc.node_count = 2;
+    return sbit__lower_replace(lower, &desc, NULL, error);
 }
 
 /* >>gelu */
@@ -530,6 +603,7 @@ static const sbit__lower_entry sbit__lower_float_table[] = {
     {"Conv", sbit__lower_pad},
     {"Conv", sbit__lower_sum},
     {"ConvTranspose", sbit__lower_sum},
+    {"Gemm", sbit__lower_weight_gradient},
     {"Gemm", sbit__lower_sum},
     {"MatMul", sbit__lower_sum},
     {"Erf", sbit__lower_gelu},

@@ -31,7 +31,8 @@ enum {
     SBIT__GEMM_B_FLOATS = 128 * 1024, /* of b */
     SBIT__GEMM_DOT_ROWS = 4,
     SBIT__GEMM_REFERENCE_TERMS = 1024,
-    SBIT__GEMM_ROW_PANELS = 4 /* of f32_gemm_row */
+    SBIT__GEMM_ROW_PANELS = 4, /* of f32_gemm_row */
+    SBIT__GEMM_SUMMED = 128    /* rows of b that are added up at once */
 };
 
 /* Terms of a sum that are added up before they join the rest: 128, more for narrow matrices, which
@@ -221,6 +222,7 @@ typedef struct sbit__gemm_job {
     const sbit__last_kernels *rows_of; /* a is read where it lies, by these; NULL: by panels */
     int64_t width; /* of a panel of b: the widest that rows take, where it is packed here */
     bool pack_a, pack_b;
+    bool sums; /* of b's columns are made where b is packed */
     float alpha_a, alpha_b; /* the product's, at the operand that is packed here */
     int64_t depths; /* blocks of k at once: c is read and written once for them */
     size_t a_bytes, b_bytes, worker_bytes;
@@ -285,6 +287,7 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
         const int64_t most = SBIT__GEMM_C_FLOATS / sbit__larger(job.rows, tile_m) / tile_n;
         job.columns = sbit__smaller(job.tiles_n, sbit__larger(most, 1)) * tile_n;
     }
+    job.sums = g->b_sums != NULL && job.pack_a && job.pack_b;
     job.a_bytes = job.pack_a ? sbit__cache_lines(job.rows * job.depth) : 0;
     const int64_t panels = sbit__div_up(job.columns, job.width);
     job.b_bytes = job.pack_b ? sbit__cache_lines(panels * job.width * job.depth) : 0;
@@ -431,6 +434,40 @@ static void sbit__gemm_pack_block_b(const sbit__gemm_job *job, sbit__gemm_block 
                       job->alpha_b, scratch, depth * tile);
 }
 
+/* Adds the block's rows of b, which were packed just now, to its columns' sums. */
+static void sbit__gemm_sum_block(const sbit__gemm_job *job, const sbit__gemm_block *block)
+{
+    const int64_t width = job->width, most = (int64_t)SBIT__GEMM_ROW_PANELS * width;
+    float ones[SBIT__GEMM_SUMMED], part[(int)SBIT__GEMM_ROW_PANELS * (int)SBIT__MAX_TILE_N];
+    for (int64_t i = 0; i < SBIT__GEMM_SUMMED; i++) {
+        ones[i] = 1.0f;
+    }
+    for (int64_t j = block->n0; j < block->n1; j += most) {
+        const int64_t n = sbit__smaller(block->n1 - j, most);
+        const float *panel = block->b + (j - block->n0) / width * block->b_stride;
+        float *sums = job->gemm->b_sums + j;
+        for (int64_t k = block->k0; k < block->k1; k += SBIT__GEMM_SUMMED, panel += SBIT__GEMM_SUMMED * width) {
+            job->kernels->f32_gemm_row(sbit__div_up(n, width), sbit__smaller(block->k1 - k, SBIT__GEMM_SUMMED),
+                                       ones, panel, block->b_stride, part);
+            if (k == 0) {
+                memcpy(sums, part, (size_t)n * sizeof *sums);
+            } else {
+                job->kernels->f32_binary(SBIT__BINARY_ADD, n, sums, 1, part, 1, sums);
+            }
+        }
+    }
+}
+
+/* The same of rows that lie where they are. */
+static void sbit__gemm_sum_rows(const sbit__gemm_job *job)
+{
+    const sbit__gemm *g = job->gemm;
+    memset(g->b_sums, 0, (size_t)g->n * sizeof *g->b_sums);
+    for (int64_t k = 0; k < g->k; k++) {
+        job->kernels->f32_binary(SBIT__BINARY_ADD, g->n, g->b_sums, 1, g->b + k * g->ldb, 1, g->b_sums);
+    }
+}
+
 static void sbit__gemm_block_run(const sbit__gemm_job *job, sbit__gemm_block *block, float *scratch)
 {
     const float *b = block->b;
@@ -465,6 +502,9 @@ static void sbit__gemm_columns(const sbit__gemm_job *job, int64_t m0, int64_t m1
             block->k1 = k = sbit__smaller(job->gemm->k, k + job->depth);
             sbit__gemm_pack_block_b(
                 job, block, (float *)(void *)(scratch + job->a_bytes + (size_t)count * job->b_bytes));
+            if (job->sums && m0 == 0) {
+                sbit__gemm_sum_block(job, block);
+            }
             count++;
         } while (k < job->gemm->k && count < job->depths);
         for (int64_t m = m0; m < m1; m += job->rows) { /* c's part stays in the cache */
@@ -582,6 +622,9 @@ SBIT__FN void sbit__gemm_run(sbit_ctx *ctx, const sbit__gemm *gemm, void *scratc
 {
     sbit__gemm_job job = sbit__gemm_plan(ctx, gemm);
     job.scratch = (unsigned char *)scratch;
+    if (gemm->b_sums != NULL && (gemm->m <= 0 || !job.sums)) {
+        sbit__gemm_sum_rows(&job);
+    }
     if (gemm->m <= 0 || gemm->n <= 0) {
         return;
     }

@@ -169,6 +169,7 @@ typedef struct sbit__gemm {
     bool serial;    /* on the calling thread: what calls it is spread over the threads itself */
     const sbit__epilogue *epilogue;
     float *c;
+    float *b_sums; /* n sums of b's columns over k; b is not packed nor transposed then. NULL: none */
 } sbit__gemm;
 
 SBIT__FN size_t sbit__gemm_pack_a_bytes(const sbit_ctx *ctx, int64_t m, int64_t k);

@@ -526,6 +526,163 @@ static sbit_status sbit__norm_grad_run(const sbit_op_call *call, sbit_error *err
     return SBIT_OK;
 }
 
+/* >>LayerNormGrad(dy, x, scale) {axis, epsilon, rms} -> dx, dscale, dbias: scale and bias have the
+ * shape of a row. Rows are cut into as many pieces for any number of threads, whose sums are added
+ * in their order. */
+
+typedef struct sbit__layer_grad {
+    sbit__bn bn; /* channels: rows; y: dx */
+    const sbit_kernels *kernels;
+    double *sums; /* of a piece: dscale, then dbias */
+    float *lines; /* of a worker: dy * scale, then x normalized, then its piece's sums */
+} sbit__layer_grad;
+
+/* Mean (of rms: 0) and 1 / standard deviation of a row. */
+static double sbit__layer_grad_moments(const sbit__bn *task, int64_t row, double *mean)
+{
+    double var = 0.0, sums[2];
+    *mean = 0.0;
+    if (task->rms) {
+        sbit__bn_sums(task, NULL, row, 0.0, sums);
+        var = sums[1] / (double)task->inner;
+    } else {
+        sbit__bn_moments(task, row, mean, &var);
+    }
+    return 1.0 / sqrt(var + task->epsilon);
+}
+
+/* A row in double; sums are the piece's. */
+static void sbit__layer_grad_row64(const sbit__bn *task, int64_t row, double mean, double inverse,
+                                   double *sums)
+{
+    const int64_t n = task->inner, at = row * n;
+    double all = 0.0, along = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        const double dy = sbit__bn_at(task->dtype, task->dy, at + i);
+        const double normal = (sbit__bn_at(task->dtype, task->x, at + i) - mean) * inverse;
+        const double g = dy * sbit__bn_at(task->dtype, task->scale, i);
+        all += task->rms ? 0.0 : g;
+        along += g * normal;
+        sums[i] += dy * normal;
+        sums[n + i] += dy;
+    }
+    for (int64_t i = 0; task->y != NULL && i < n; i++) {
+        const double normal = (sbit__bn_at(task->dtype, task->x, at + i) - mean) * inverse;
+        const double g = sbit__bn_at(task->dtype, task->dy, at + i) *
+                         sbit__bn_at(task->dtype, task->scale, i);
+        sbit__bn_set(task->dtype, task->y, at + i,
+                     inverse * (g - (all + normal * along) / (double)n));
+    }
+}
+
+/* A row in float32; lines are the worker's. */
+static void sbit__layer_grad_row32(const sbit__layer_grad *task, int64_t row, double mean,
+                                   double inverse, float *lines)
+{
+    const sbit__bn *bn = &task->bn;
+    const sbit_kernels *kernels = task->kernels;
+    const int64_t n = bn->inner;
+    const float *x = (const float *)bn->x + row * n, *dy = (const float *)bn->dy + row * n;
+    float *normal = lines + n, *sums = lines + 2 * n;
+    if (bn->y != NULL) {
+        const double center = (double)(float)mean, count = (double)n;
+        double all[2];
+        kernels->f32_binary(SBIT__BINARY_MUL, n, dy, 1, (const float *)bn->scale, 1, lines);
+        bn->kernels->norm_sums(1, n, n, x, lines, (float)center, all);
+        const double product = (all[1] + (center - mean) * all[0]) * inverse * inverse / count;
+        const double sum = bn->rms ? 0.0 : all[0] / count;
+        bn->kernels->norm_combine(1, n, n, x, lines, (float)inverse, (float)(-inverse * product),
+                                  (float)(inverse * (mean * product - sum)),
+                                  (float *)bn->y + row * n);
+    }
+    kernels->f32_scale_add(n, x, (float)inverse, (float)(-mean * inverse), normal);
+    kernels->f32_binary(SBIT__BINARY_MUL, n, normal, 1, dy, 1, normal);
+    kernels->f32_binary(SBIT__BINARY_ADD, n, sums, 1, normal, 1, sums);
+    kernels->f32_binary(SBIT__BINARY_ADD, n, sums + n, 1, dy, 1, sums + n);
+}
+
+static void sbit__layer_grad_piece(void *user, int64_t index, int32_t worker)
+{
+    const sbit__layer_grad *task = (const sbit__layer_grad *)user;
+    const sbit__bn *bn = &task->bn;
+    const int64_t n = bn->inner, end = (index + 1) * bn->channels / SBIT__BN_PIECES;
+    double *sums = task->sums + index * 2 * n;
+    float *lines = task->lines + worker * 4 * n;
+    memset(sums, 0, (size_t)(2 * n) * sizeof *sums);
+    memset(lines, 0, (size_t)(4 * n) * sizeof *lines);
+    for (int64_t r = index * bn->channels / SBIT__BN_PIECES; r < end; r++) {
+        double mean = 0.0;
+        const double inverse = sbit__layer_grad_moments(bn, r, &mean);
+        if (sbit__bn_plain(bn, mean, inverse)) {
+            sbit__layer_grad_row32(task, r, mean, inverse, lines);
+        } else {
+            sbit__layer_grad_row64(bn, r, mean, inverse, sums);
+        }
+    }
+    for (int64_t i = 0; i < 2 * n; i++) {
+        sums[i] += (double)lines[2 * n + i];
+    }
+}
+
+static sbit_status sbit__layer_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
+    sbit__op_same_type(call, 0, 1);
+    sbit__op_same_type(call, 1, 2);
+    sbit__op_same_type(call, 2, 2);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__layer_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (sbit__type_static(call->in_type[2])) {
+        const size_t n = (size_t)sbit__type_size(call->in_type[2]);
+        *call->scratch_bytes = n * (2 * SBIT__BN_PIECES * sizeof(double) +
+                                    4 * (size_t)sbit_ctx_threads(call->ctx) * sizeof(float));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__layer_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[1];
+    sbit__layer_grad task;
+    int32_t axis = 0;
+    SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", -1), x->rank, &axis, error));
+    memset(&task, 0, sizeof task);
+    sbit__bn *bn = &task.bn;
+    bn->kernels = sbit__last_of(call->ctx);
+    bn->dtype = x->dtype;
+    bn->batch = 1;
+    bn->channels = sbit__tensor_span(x, 0, axis);
+    bn->inner = sbit__tensor_span(x, axis, x->rank);
+    bn->epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
+    bn->rms = sbit_node_int(call->node, "rms", 0) != 0;
+    bn->dy = call->in[0]->data;
+    bn->x = x->data;
+    bn->scale = call->in[2]->data;
+    bn->y = sbit__bn_out(call, 0);
+    if (bn->inner != sbit_tensor_count(call->in[2])) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the scale has not the shape of a row");
+    }
+    task.kernels = call->kernels;
+    task.sums = (double *)call->scratch;
+    task.lines = (float *)(void *)(task.sums + SBIT__BN_PIECES * 2 * bn->inner);
+    if (bn->inner > 0) {
+        sbit_ctx_parallel(call->ctx, SBIT__BN_PIECES, sbit__layer_grad_piece, &task);
+    }
+    for (int64_t i = 0; i < 2 * bn->inner; i++) {
+        double sum = 0.0;
+        for (int64_t k = 0; k < SBIT__BN_PIECES; k++) {
+            sum += task.sums[k * 2 * bn->inner + i];
+        }
+        sbit__bn_set(x->dtype, sbit__bn_out(call, i < bn->inner ? 1 : 2), i % bn->inner, sum);
+    }
+    return SBIT_OK;
+}
+
 /* >>SoftmaxGrad(dy, y) {axis, log, flat}: y * (dy - sum(dy y)), or dy - exp(y) * sum(dy) */
 
 typedef struct sbit__softmax_grad {
@@ -752,6 +909,7 @@ static const sbit_op_row sbit__grad_norm_rows[] = {
     SBIT__GRAD_ROW("BatchNormTrain", 0, bn_train, sbit__bn_prepare, sbit__grad_batch_norm_train),
     SBIT__GRAD_ROW("BatchNormGrad", 0, bn_grad, sbit__bn_prepare, NULL),
     SBIT__GRAD_ROW("NormGrad", 0, norm_grad, NULL, NULL),
+    SBIT__GRAD_ROW("LayerNormGrad", 0, layer_grad, sbit__layer_grad_prepare, NULL),
     SBIT__GRAD_ROW("SoftmaxGrad", SBIT_OP_IN_PLACE, softmax_grad, NULL, NULL),
     SBIT__GRAD_ROW("CrossEntropy", 0, cross_entropy, NULL, sbit__grad_cross_entropy),
     {SBIT__GRAD_DOMAIN, "Distillation", 1, SBIT__T_GRAD, 0, 0, sbit__cross_entropy_infer, NULL,

@@ -16,6 +16,7 @@
  * batch var; BatchNormGrad(dy, x, scale, mean, var [, fixed]) {training} -> dx, dscale, dbias;
  *         fixed: a number, not 0: as in inference
  *     NormGrad(dy, x) {axis, epsilon, rms} -> dx, normalized x
+ *     LayerNormGrad(dy, x, scale) {axis, epsilon, rms} -> dx, dscale, dbias
  *     SoftmaxGrad(dy, y) {axis, log, flat}
  *     CrossEntropy(logits, targets) -> loss, dlogits; Distillation likewise
  *     DropoutTrain(x, draw) {ratio, seed}   gradient: itself

@@ -956,23 +956,50 @@ SBIT__FN void sbit__grad_batch_norm_train(sbit_gradient *g)
     sbit__g_batch_norm(g, true, g->outputs[3], g->outputs[4]);
 }
 
-/* y = n * scale + bias with n = NormGrad's second output */
+/* Input i has surely the shape of x's axes from `axis` on. */
+static bool sbit__g_is_row(const sbit_gradient *g, int32_t i, int64_t axis)
+{
+    const sbit_type *x = sbit__g_type(g, g->inputs[0]), *v = sbit__g_type(g, g->inputs[i]);
+    const int64_t first = axis < 0 ? axis + x->rank : axis;
+    bool same = x->rank >= 0 && first >= 0 && v->rank == x->rank - first;
+    for (int32_t k = 0; same && k < v->rank; k++) {
+        same = sbit__dim_equal(v->dims[k], x->dims[first + k]);
+    }
+    return same;
+}
+
+/* y = n * scale + bias with n = NormGrad's second output; one operator where neither is spread */
 SBIT__FN void sbit__grad_layer_norm(sbit_gradient *g)
 {
     const sbit_value_id dy = g->output_grads[0], x = g->inputs[0];
     const bool rms = sbit__streq(g->node->op_type, "RMSNormalization");
-    sbit_value_id inputs[2], outputs[2];
+    const int64_t axis = sbit_node_int(g->node, "axis", -1);
+    sbit_value_id inputs[3], outputs[3];
+    bool wanted[3];
     sbit_attr attrs[3];
     for (int32_t i = 1; i < g->output_count; i++) {
         if (g->output_grads[i].idx != 0) {
             sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its statistics have no gradient");
         }
     }
-    inputs[0] = sbit__g_2(g, "Mul", dy, g->inputs[1]);
-    inputs[1] = x;
-    attrs[0] = sbit__attr_int("axis", sbit_node_int(g->node, "axis", -1));
+    attrs[0] = sbit__attr_int("axis", axis);
     attrs[1] = sbit__attr_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
     attrs[2] = sbit__attr_int("rms", rms ? 1 : 0);
+    inputs[0] = dy;
+    inputs[1] = x;
+    inputs[2] = g->inputs[1];
+    if (sbit__g_is_row(g, 1, axis) && (!sbit__g_wanted(g, 2) || sbit__g_is_row(g, 2, axis))) {
+        for (int32_t i = 0; i < 3; i++) {
+            wanted[i] = sbit__g_wanted(g, i);
+        }
+        sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "LayerNormGrad", inputs, 3, attrs, 3, wanted,
+                         outputs, 3);
+        for (int32_t i = 0; i < g->input_count; i++) {
+            g->input_grads[i] = outputs[i];
+        }
+        return;
+    }
+    inputs[0] = sbit__g_2(g, "Mul", dy, g->inputs[1]);
     sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "NormGrad", inputs, 2, attrs, 3, NULL, outputs, 2);
     g->input_grads[0] = outputs[0];
     if (g->wanted[1]) {

@@ -4,6 +4,7 @@
  * MatMul follows NumPy: 1-D operands get a dimension of 1 that the result loses, leading dims
  * broadcast. A right operand that is one matrix for all of the left one is one gemm over all rows.
  * Gemm: Y = alpha * A' * B' + beta * C, C broadcast in one direction to [M, N].
+ * sbit Gemm with a second output gives the sums of B's columns there (a bias's gradient); B is not transposed then.
  * Constant right operands are packed once. Integers are computed modulo 2^bits in plain loops;
  * float types other than float32 are converted.
  */
@@ -479,6 +480,10 @@ static sbit_status sbit__gemm_infer(const sbit_op_call *call, sbit_error *error)
         out->dims[0] = m;
         out->dims[1] = n;
     }
+    out = sbit__op_is_internal(call) ? sbit__op_out(call, 1, call->in_type[0]->dtype, 1) : NULL;
+    if (out != NULL) { /* sums of the right operand's columns */
+        out->dims[0] = n;
+    }
     return sbit__epilogue_check(call, 3, error);
 }
 
@@ -605,7 +610,7 @@ static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
     if (params == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
-    if (sbit_tensor_count(call->out[0]) == 0) {
+    if (sbit_tensor_count(call->out[0]) == 0 && sbit__out(call, 1) == NULL) {
         return SBIT_OK;
     }
     gemm = params->gemm;
@@ -621,8 +626,12 @@ static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
         float *scratch = (float *)(void *)((char *)call->scratch + params->gemm_scratch);
         sbit__gemm_add_c(call->in[2], params->beta, &gemm, &epilogue, scratch);
     }
+    gemm.b_sums = sbit__out(call, 1) != NULL ? (float *)call->out[1]->data : NULL;
     if (gemm.k == 0) {
         sbit__gemm_only_c(call, &gemm, &epilogue);
+        for (int64_t i = 0; gemm.b_sums != NULL && i < gemm.n; i++) {
+            gemm.b_sums[i] = 0.0f;
+        }
         return SBIT_OK;
     }
     gemm.epilogue = &epilogue;
