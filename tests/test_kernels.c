@@ -362,6 +362,8 @@ static double unary(sbit__unary op, double x)
         return (x > 0 ? x : x - x == 0 || x < 0 ? 0 : x) + log1p(exp(-fabs(x)));
     case SBIT__UNARY_MISH:
         return x * tanh(log1p(exp(x)));
+    case SBIT__UNARY_GELU_SLOPE:
+        return 0.5 * erfc(-x / sqrt(2.0)) + x * 0.39894228040143268 * exp(-0.5 * x * x);
     default:
         return x;
     }

@@ -63,6 +63,7 @@ typedef enum sbit__unary {
     SBIT__UNARY_GELU, SBIT__UNARY_GELU_TANH, SBIT__UNARY_SILU, SBIT__UNARY_HARDSWISH,
     SBIT__UNARY_FLOOR, SBIT__UNARY_CEIL, SBIT__UNARY_ROUND, SBIT__UNARY_SOFTPLUS,
     SBIT__UNARY_MISH,
+    SBIT__UNARY_GELU_SLOPE, /* of Gelu at x */
     SBIT__UNARY_COUNT
 } sbit__unary;
 typedef enum sbit__binary {

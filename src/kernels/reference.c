@@ -94,6 +94,8 @@ static float sbit__ref_unary(sbit__unary op, float x)
         return sbit__ref_softplus(x);
     case SBIT__UNARY_MISH:
         return x * tanhf(sbit__ref_softplus(x));
+    case SBIT__UNARY_GELU_SLOPE:
+        return 0.5f * erfcf(x * -0.707106781f) + 0.398942280f * x * expf(-0.5f * x * x);
     case SBIT__UNARY_COUNT:
         break;
     }

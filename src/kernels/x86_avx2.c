@@ -201,6 +201,16 @@ SBIT__AVX2 __m256 sbit__gelu8(__m256 x)
     return _mm256_mul_ps(half, _mm256_blendv_ps(_mm256_sub_ps(sbit__set8(2.0f), c), c, x));
 }
 
+SBIT__AVX2 __m256 sbit__gelu_slope8(__m256 x)
+{
+    const __m256 half = sbit__set8(0.5f), minus = _mm256_mul_ps(x, sbit__set8(-0.5f));
+    const __m256 c = sbit__erfc8(_mm256_mul_ps(sbit__abs8(x), sbit__set8(0.707106781f)));
+    const __m256 below = _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_LT_OQ);
+    const __m256 share = _mm256_blendv_ps(_mm256_sub_ps(sbit__set8(2.0f), c), c, below);
+    const __m256 bell = _mm256_mul_ps(sbit__set8(0.398942280f), sbit__exp8(_mm256_mul_ps(minus, x)));
+    return _mm256_fmadd_ps(x, bell, _mm256_mul_ps(half, share));
+}
+
 SBIT__AVX2 __m256 sbit__gelu_tanh8(__m256 x)
 {
     const __m256 x3 = _mm256_mul_ps(_mm256_mul_ps(x, x), x);
@@ -286,6 +296,8 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_unary__avx2(sbit__unary op, int64_t n, con
         SBIT__AVX2_MAP(sbit__softplus8(v));
     case SBIT__UNARY_MISH:
         SBIT__AVX2_MAP(sbit__mish8(v));
+    case SBIT__UNARY_GELU_SLOPE:
+        SBIT__AVX2_MAP(sbit__gelu_slope8(v));
     case SBIT__UNARY_COUNT:
         break;
     }

@@ -182,6 +182,16 @@ SBIT__AVX512 __m512 sbit__gelu16(__m512 x)
     return _mm512_mul_ps(half, _mm512_mask_mov_ps(_mm512_sub_ps(sbit__set16(2.0f), c), below, c));
 }
 
+SBIT__AVX512 __m512 sbit__gelu_slope16(__m512 x)
+{
+    const __m512 half = sbit__set16(0.5f), minus = _mm512_mul_ps(x, sbit__set16(-0.5f));
+    const __m512 c = sbit__erfc16(_mm512_mul_ps(sbit__abs16(x), sbit__set16(0.707106781f)));
+    const __mmask16 below = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
+    const __m512 share = _mm512_mask_mov_ps(_mm512_sub_ps(sbit__set16(2.0f), c), below, c);
+    const __m512 bell = _mm512_mul_ps(sbit__set16(0.398942280f), sbit__exp16(_mm512_mul_ps(minus, x)));
+    return _mm512_fmadd_ps(x, bell, _mm512_mul_ps(half, share));
+}
+
 SBIT__AVX512 __m512 sbit__gelu_tanh16(__m512 x)
 {
     const __m512 x3 = _mm512_mul_ps(_mm512_mul_ps(x, x), x);
@@ -267,6 +277,8 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_unary__avx512(sbit__unary op, int64_t n,
         SBIT__AVX512_MAP(sbit__softplus16(v));
     case SBIT__UNARY_MISH:
         SBIT__AVX512_MAP(sbit__mish16(v));
+    case SBIT__UNARY_GELU_SLOPE:
+        SBIT__AVX512_MAP(sbit__gelu_slope16(v));
     case SBIT__UNARY_COUNT:
         break;
     }

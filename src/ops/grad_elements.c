@@ -170,24 +170,12 @@ SBIT__SLOPE(softsign, SBIT__SLOPE_PLAIN, v,
 #define SBIT__SLOPE_MISH (((T)1 - ((T)1 - h) * ((T)1 - h)) / ((T)1 + ((T)1 - h) * ((T)1 - h)))
 SBIT__SLOPE(mish, SBIT__UNARY_SIGMOID, v,
             (SBIT__SLOPE_MISH + v * h * ((T)1 - SBIT__SLOPE_MISH * SBIT__SLOPE_MISH)))
-/* half of erf's slope beside its value: exp(-v^2 / 2) is a second vector function */
 static void sbit__slope_gelu_f32(const sbit__slope_args *args, const float *dy, const float *vs,
                                  float *dx)
 {
-    float h[SBIT__SLOPE_CHUNK], e[SBIT__SLOPE_CHUNK];
-    for (int i = 0; i < SBIT__SLOPE_CHUNK; i++) {
-        h[i] = vs[i] * (float)(1.0 / SBIT__SLOPE_ROOT_2);
-        e[i] = -0.5f * vs[i] * vs[i];
-    }
-    args->kernels->f32_unary(SBIT__UNARY_ERF, SBIT__SLOPE_CHUNK, h, h);
-    args->kernels->f32_unary(SBIT__UNARY_EXP, SBIT__SLOPE_CHUNK, e, e);
-    for (int k = 0; k < SBIT__SLOPE_CHUNK; k += SBIT__SLOPE_STEP) {
-        float out[SBIT__SLOPE_STEP];
-        for (int i = k; i < k + SBIT__SLOPE_STEP; i++) {
-            out[i - k] = dy[i] * (0.5f + 0.5f * h[i] + vs[i] * 0.3989422804014327f * e[i]);
-        }
-        memcpy(dx + k, out, sizeof out);
-    }
+    float h[SBIT__SLOPE_CHUNK];
+    args->kernels->f32_unary(SBIT__UNARY_GELU_SLOPE, SBIT__SLOPE_CHUNK, vs, h);
+    args->kernels->f32_binary(SBIT__BINARY_MUL, SBIT__SLOPE_CHUNK, dy, 1, h, 1, dx);
 }
 static void sbit__slope_gelu_f64(const sbit__slope_args *args, int64_t n, const double *dy,
                                  const double *vs, double *dx)
