@@ -268,13 +268,13 @@ static void absorb_model(build *b, float *data, sbit_tensor *all)
     *all = build_tensor(SBIT_F32, "16,3,4,4", data);
 }
 
-static void absorb_run(build *b, sbit_graph *graph, const sbit_tensor *all, float *out)
+static void absorb_run(build *b, sbit_graph *graph, const sbit_tensor *all, float *out, size_t count)
 {
     sbit_session *session = NULL;
     if (build_do(b, sbit_session_create(graph, NULL, &session, &b->error), "session") &&
         build_do(b, sbit_session_set_input(session, "x", all, &b->error), "x") &&
         build_do(b, sbit_session_run(session, &b->error), "run")) {
-        memcpy(out, sbit_session_output(session, 0)->tensor.data, 16 * 64 * sizeof *out);
+        memcpy(out, sbit_session_output(session, 0)->tensor.data, count * sizeof *out);
     }
     sbit_session_destroy(session);
 }
@@ -318,9 +318,9 @@ TEST(biases_are_absorbed_by_the_layer_behind)
             build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc") &&
             build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build")) {
             const sbit_graph *graph = sbit_quant_graph(quant);
-            absorb_run(&b, b.graph, &all, y[0]);
-            absorb_run(&b, sbit_quant_float_graph(quant), &all, y[1]);
-            absorb_run(&b, q, &all, y[2]);
+            absorb_run(&b, b.graph, &all, y[0], 16 * 64);
+            absorb_run(&b, sbit_quant_float_graph(quant), &all, y[1], 16 * 64);
+            absorb_run(&b, q, &all, y[2], 16 * 64);
             CHECK_MSG(steps_sqnr(y[0], y[1], 16 * 64) > 100.0, "%d: %.1f dB", k, steps_sqnr(y[0], y[1], 16 * 64));
             db[k] = steps_sqnr(y[0], y[2], 16 * 64);
             if (k < 2) { /* b gives nothing to c, which is padded; nor does what crosses 0 */
@@ -339,6 +339,67 @@ TEST(biases_are_absorbed_by_the_layer_behind)
     }
     CHECK_MSG(db[1] > db[0] + 6.0 && db[3] > db[2] + 6.0, "%.1f dB, absorbed %.1f, equalized %.1f, both %.1f", db[0],
               db[1], db[2], db[3]);
+}
+
+/* Gemm with factors, or Conv and bounds along the width, which has as many as there are channels. */
+static void absorb_odd_model(build *b, bool gemm)
+{
+    static const float bias[4] = {30.0f, 31.0f, 32.0f, 33.0f}, bound[4] = {1.0f, 40.0f, 50.0f, 60.0f};
+    const sbit_attr attrs[2] = {build_float("alpha", 2.0f), build_float("beta", 0.5f)};
+    build_begin(b, 13);
+    sbit_value_id y = build_input(b, "x", SBIT_F32, gemm ? "N,4" : "N,4,4,4");
+    for (int i = 0; i < 2; i++) {
+        const sbit_value_id inputs[3] = {
+            y, build_weights(b, i == 0 ? "a.weight" : "b.weight", gemm ? "4,4" : "4,4,1,1", 3u + (uint64_t)i),
+            build_constant(b, i == 0 ? "a.bias" : "b.bias", SBIT_F32, "4", bias)};
+        y = build_node(b, gemm ? "Gemm" : "Conv", i == 0 ? "a" : "b", inputs, 3, attrs, gemm ? 2 : 0);
+        if (i == 0) {
+            y = build_unary(b, "Relu", "relu", y);
+            y = gemm ? y : build_binary(b, "Min", "min", y, build_constant(b, "bound", SBIT_F32, "4", bound));
+        }
+    }
+    build_output(b, y);
+}
+
+TEST(bias_absorption_keeps_the_float_model_of_odd_layers)
+{
+    static float data[8 * 64], y[2][8 * 64];
+    sbit_rng rng = sbit_rng_seed(5);
+    for (int i = 0; i < 8 * 64; i++) {
+        data[i] = sbit_rng_normal(&rng);
+    }
+    for (int gemm = 0; gemm < 2; gemm++) {
+        static const char text[] = "STEPS: [bias_absorption]\n"
+                                   "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+                                   "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n";
+        const size_t count = gemm != 0 ? 8 * 4 : 8 * 64;
+        build b;
+        sbit_qconfig *config = NULL;
+        sbit_quant *quant = NULL;
+        sbit_feed feed;
+        sbit_feed_desc desc;
+        memset(&feed, 0, sizeof feed);
+        memset(&desc, 0, sizeof desc);
+        memset(y, 0, sizeof y);
+        absorb_odd_model(&b, gemm != 0);
+        const sbit_tensor all = build_tensor(SBIT_F32, gemm != 0 ? "8,4" : "8,4,4,4", data);
+        desc.inputs = &all;
+        desc.input_count = 1;
+        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
+        if (!b.failed && build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant") &&
+            build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate") &&
+            build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc")) {
+            absorb_run(&b, b.graph, &all, y[0], count);
+            absorb_run(&b, sbit_quant_float_graph(quant), &all, y[1], count);
+            CHECK_MSG(y[0][0] != 0.0f && steps_sqnr(y[0], y[1], count) > 100.0, "gemm %d: %.1f dB", gemm,
+                      steps_sqnr(y[0], y[1], count));
+        }
+        sbit_quant_destroy(quant);
+        sbit_qconfig_destroy(config);
+        sbit_feed_close(&feed);
+        build_end(&b);
+    }
 }
 
 /* ---- AdaRound */

@@ -179,6 +179,19 @@ static const sbit_node *sbit__cross_follow(const sbit__cross *x, const sbit_node
     return NULL;
 }
 
+/* A factor of Gemm would be one of what is given. */
+static bool sbit__cross_plain(const sbit_node *node)
+{
+    return sbit_node_float(node, "alpha", 1.0f) == 1.0f && sbit_node_float(node, "beta", 1.0f) == 1.0f;
+}
+
+/* One number for each channel of what the layer gives. */
+static bool sbit__cross_by_channel(const sbit__cross_layer *layer, const sbit_tensor *bound)
+{
+    const int32_t axis = bound->rank - 1 - (layer->layer.conv ? layer->layer.spatial : 0);
+    return axis >= 0 && bound->dims[axis] == layer->out && sbit_tensor_count(bound) == layer->out;
+}
+
 /* Both have a bias, and b no padding; bounds are one for each channel. */
 static bool sbit__cross_absorbs(const sbit__cross *x, const sbit__cross_pair *pair)
 {
@@ -188,8 +201,9 @@ static bool sbit__cross_absorbs(const sbit__cross *x, const sbit__cross_pair *pa
         padded = padded || pads->ints[i] != 0;
     }
     return !padded && pair->a->bias.idx != 0 && pair->b->bias.idx != 0 &&
+           sbit__cross_plain(pair->a->layer.node) && sbit__cross_plain(pair->b->layer.node) &&
            (pair->bound.idx == 0 ||
-            sbit_tensor_count(&sbit_graph_value(x->graph, pair->bound)->constant) == pair->a->out);
+            sbit__cross_by_channel(pair->a, &sbit_graph_value(x->graph, pair->bound)->constant));
 }
 
 static sbit_status sbit__cross_find(sbit__cross *x, sbit_error *error)
