@@ -1342,6 +1342,13 @@ TEST(cli_train)
     CHECK(RUN("train %st1.onnx --data %s --teacher %st1.onnx --features \"no*\" -o %st4b.onnx", TMP, data,
               TMP, TMP) != 0);
     CHECK_CONTAINS(cli.err, "no value 'no*' has one shape in the model and the teacher");
+    static const char *const wrong[] = {"--features \"*\" --feature-weight 0", "--feature-weight 2",
+                                        "--features \"*\" --feature-weight -1", "--distill 0", "--distill 1.5"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        CHECK_EQ_I64(RUN("train %st1.onnx --data %s --teacher %st1.onnx %s -o %st4b.onnx", TMP, data, TMP, wrong[i], TMP),
+                     2);
+        CHECK_MSG(strstr(cli.err, i < 3 ? "--feature-weight" : "--distill") != NULL, "%s: %s", wrong[i], cli.err);
+    }
     /* five epochs at once, or two, and on from the checkpoint: the same file */
     const char *how = "--optimizer adam --schedule constant --shift 1 --flip";
     CHECK_EQ_I64(RUN("train %st.onnx --data %s %s --epochs 5 -o %st5.onnx", TMP, data, how, TMP),

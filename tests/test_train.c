@@ -2376,6 +2376,16 @@ TEST(features_slimming_class_weights)
     named.student = "nothing";
     CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_ERR_NOT_FOUND);
     CHECK_CONTAINS(error.message, "nothing");
+    named.student = inner;
+    named.weight = -1.0f;
+    CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_ERR_INVALID_ARGUMENT);
+    named.weight = 0.0f;
+    named.student = named.teacher = NULL;
+    CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_ERR_INVALID_ARGUMENT);
+    named.student = inner;
+    desc.teacher = NULL;
+    CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_ERR_INVALID_ARGUMENT);
+    CHECK_CONTAINS(error.message, "teacher");
     /* one step of SGD with and without slimming differs by rate * slim * sign */
     float *scale[2];
     for (int k = 0; k < 2; k++) {

@@ -512,11 +512,29 @@ static sbit_status sbit__train_rows(sbit_trainer *t, const sbit_train_desc *desc
                                &t->optimizer_options, error);
 }
 
+/* Features are named, have a weight, and a teacher to learn from. */
+static sbit_status sbit__train_features(const sbit_train_desc *desc, sbit_error *error)
+{
+    if (desc->feature_count > 0 && desc->teacher == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "features need a teacher");
+    }
+    for (size_t i = 0; i < desc->feature_count; i++) {
+        const sbit_train_feature *f = &desc->features[i];
+        if (f->student == NULL || !(f->weight >= 0.0f)) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, f->student,
+                              "feature %lu needs a name of the model's and a weight of at least 0",
+                              (unsigned long)i);
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__train_build(sbit_trainer *t, const sbit_graph *graph, sbit_quant *quant,
                                      const sbit_train_desc *desc, sbit_error *error)
 {
     size_t count = 0;
     SBIT__TRY(sbit__train_rows(t, desc, error));
+    SBIT__TRY(sbit__train_features(desc, error));
     SBIT__TRY(sbit_graph_clone(graph, &t->graph, error));
     SBIT__TRY(sbit__train_prepare(t, error));
     if (quant != NULL) {

@@ -213,7 +213,7 @@ static const cli_option cli_options[] = {
     {"--teacher", NULL, "MODEL", CLI_TEXT, CLI_AT(teacher), 0, 0, NULL,
      "learn from this model's output too (distillation)"},
     {"--distill", NULL, "X", CLI_NUMBERS, CLI_AT(distill), 0, 0, NULL,
-     "the teacher's part of the loss, 0 to 1 (default: 0.5)"},
+     "the teacher's part of the loss, above 0 to 1 (default: 0.5)"},
     {"--features", NULL, "GLOB", CLI_TEXT, CLI_AT(features), 0, 0, NULL,
      "learn inner values from the teacher, too: those named so that have one shape in both"},
     {"--feature-weight", NULL, "X", CLI_NUMBERS, CLI_AT(feature_weight), 0, 0, NULL,
