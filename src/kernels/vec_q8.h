@@ -100,10 +100,10 @@ SBIT__V_INLINE SBIT__V(q8_factors) SBIT__V(q8_factors_of)(const sbit__q8_pair *p
 
 /* >>tile */
 
-/* Where a row's output begins. */
-SBIT__V_INLINE int64_t SBIT__V(q8_place)(const sbit__q8_tile *tile, int64_t row)
+/* Where a row's output begins; to: the tile's list, or NULL. */
+SBIT__V_INLINE int64_t SBIT__V(q8_place)(const int64_t *to, int64_t stride, int64_t row)
 {
-    return tile->to != NULL ? tile->to[row] : row * tile->out_stride;
+    return to != NULL ? to[row] : row * stride;
 }
 
 /* Rows that q8_body does not store itself: `vectors` sums each. */
@@ -114,8 +114,45 @@ SBIT__V_TARGET static void SBIT__V(q8_put_rows)(const sbit__q8_tile *tile, int64
         for (int64_t c = 0; c < tile->width; c += SBIT__V(lanes)) {
             SBIT__V(q8_put)
             (&tile->store, tile->columns - c, SBIT__V(load_i32)(sums + i * tile->width + c),
-             tile->scale + c, tile->shift != NULL ? tile->shift + c : NULL, out,
-             SBIT__V(q8_place)(tile, at + i) + c);
+             tile->scale != NULL ? tile->scale + c : NULL, tile->shift != NULL ? tile->shift + c : NULL, out,
+             SBIT__V(q8_place)(tile->to, tile->out_stride, at + i) + c);
+        }
+    }
+}
+
+/* Bytes of all sums of m rows. Called once with a list and once without: what is decided, or read again,
+ * for each row is felt in products of few terms. */
+SBIT__V_INLINE void SBIT__V(q8_put_bytes)(int m, int vectors, const sbit__q8_tile *tile, const int64_t *to,
+                                          const SBIT__V(vi) * sum, uint8_t *out, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes), stride = tile->out_stride, columns = tile->columns;
+    const float *scale = tile->scale, *shift = tile->shift;
+    const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&tile->store);
+    SBIT__UNROLL16 for (int i = 0; i < m; i += 4 / vectors)
+    {
+        const SBIT__V(vb) bytes = SBIT__V(in_order)(
+            SBIT__V(q8_bytes)(&bounds, vectors, scale, shift, sum + i * vectors));
+        uint8_t part[4 * SBIT__V(lanes)];
+        int64_t place[4]; /* of the rows that are in these bytes */
+        SBIT__UNROLL for (int r = 0; r < 4 / vectors; r++)
+        {
+            place[r] = SBIT__V(q8_place)(to, stride, at + i + r);
+        }
+        if (vectors == 4) {
+            SBIT__V(store_bytes)(out + place[0], columns, bytes);
+        } else if (vectors == 2) {
+            SBIT__V(store_half)(out + place[0], columns, false, bytes);
+            SBIT__V(store_half)(out + place[1], columns, true, bytes);
+        } else if (to == NULL ? stride == lanes
+                              : place[1] - place[0] == lanes && place[2] - place[1] == lanes &&
+                                    place[3] - place[2] == lanes) {
+            SBIT__V(store_bytes)(out + place[0], 4 * lanes, bytes);
+        } else {
+            SBIT__V(store_bytes)(part, 4 * lanes, bytes);
+            SBIT__UNROLL for (int r = 0; r < 4; r++)
+            {
+                memcpy(out + place[r], part + r * lanes, SBIT__V(lanes));
+            }
         }
     }
 }
@@ -172,44 +209,12 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
         }
     }
     const bool bytes_only = tile->store.kind == SBIT__Q8_U8 && tile->store.fits;
-    if (bytes_only && (vectors == 4 || (vectors == 2 && m % 2 == 0))) {
-        const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&tile->store);
-        SBIT__UNROLL for (int i = 0; i < m; i += 4 / vectors)
-        {
-            uint8_t *y = (uint8_t *)out + SBIT__V(q8_place)(tile, at + i);
-            const SBIT__V(vb) bytes = SBIT__V(in_order)(
-                SBIT__V(q8_bytes)(&bounds, vectors, tile->scale, tile->shift, sum + i * vectors));
-            if (vectors == 4) {
-                SBIT__V(store_bytes)(y, tile->columns, bytes);
-            } else {
-                SBIT__V(store_half)(y, tile->columns, false, bytes);
-                y = (uint8_t *)out + SBIT__V(q8_place)(tile, at + i + 1);
-                SBIT__V(store_half)(y, tile->columns, true, bytes);
-            }
-        }
-        return;
-    }
-    if (bytes_only && vectors == 1 && m % 4 == 0 && tile->columns == lanes) {
-        const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&tile->store);
-        SBIT__UNROLL for (int i = 0; i < m; i += 4)
-        {
-            uint8_t part[4 * SBIT__V(lanes)], *y = (uint8_t *)out;
-            int64_t to[4];
-            SBIT__UNROLL for (int r = 0; r < 4; r++)
-            {
-                to[r] = SBIT__V(q8_place)(tile, at + i + r);
-            }
-            const SBIT__V(vb) bytes = SBIT__V(in_order)(
-                SBIT__V(q8_bytes)(&bounds, 1, tile->scale, tile->shift, sum + i));
-            if (to[1] - to[0] == lanes && to[2] - to[1] == lanes && to[3] - to[2] == lanes) {
-                SBIT__V(store_bytes)(y + to[0], 4 * lanes, bytes);
-                continue;
-            }
-            SBIT__V(store_bytes)(part, 4 * lanes, bytes);
-            SBIT__UNROLL for (int r = 0; r < 4; r++)
-            {
-                memcpy(y + to[r], part + r * lanes, SBIT__V(lanes));
-            }
+    if (bytes_only && (vectors == 4 || (vectors == 2 && m % 2 == 0) ||
+                       (vectors == 1 && m % 4 == 0 && tile->columns == lanes))) {
+        if (tile->to == NULL) {
+            SBIT__V(q8_put_bytes)(m, vectors, tile, NULL, sum, (uint8_t *)out, at);
+        } else {
+            SBIT__V(q8_put_bytes)(m, vectors, tile, tile->to, sum, (uint8_t *)out, at);
         }
         return;
     }
@@ -229,7 +234,7 @@ SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *ti
                 }
                 const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
                 SBIT__V(store_u8)
-                ((uint8_t *)out + SBIT__V(q8_place)(tile, at + i) + c, tile->columns - c,
+                ((uint8_t *)out + SBIT__V(q8_place)(tile->to, tile->out_stride, at + i) + c, tile->columns - c,
                  SBIT__V(add_i32)(q, zero));
             }
         }
