@@ -636,6 +636,8 @@ static void sbit__lstm_begin(const sbit_op_call *call, const sbit__lstm_grad *l,
     }
     if (l->packed_w != NULL) {
         sbit__gemm_pack_b(l->ctx, 4 * h, l->input, (const float *)w, l->input, true, 1.0f, l->packed_w);
+    }
+    if (l->packed_r != NULL) { /* also where x has no features */
         sbit__gemm_pack_b(l->ctx, 4 * h, h, (const float *)r, h, true, 1.0f, l->packed_r);
     }
     for (int64_t i = 0; l->kept == NULL && i < 4 * h; i++) {
