@@ -39,6 +39,7 @@ typedef struct grad_run {
     size_t count;
     sbit_session *session;
     sbit_dtype dtype;
+    bool again; /* LstmGrad makes its gates twice */
 } grad_run;
 
 /* Numbers that float32 holds exactly. */
@@ -464,6 +465,13 @@ static void chain_session(grad_run *r, const sbit_value_id *of, size_t of_count,
                                                           grads, &r->b.error),
                                  "gradients")) {
         return;
+    }
+    for (sbit_node_id id = sbit_graph_first(r->b.graph); r->again && id.idx != 0;
+         id = sbit_graph_next(r->b.graph, id)) {
+        const sbit_attr again = build_int("again", 1);
+        if (strcmp(sbit_graph_node(r->b.graph, id)->op_type, "LstmGrad") == 0) {
+            build_do(&r->b, sbit_graph_set_attr(r->b.graph, id, &again, &r->b.error), "again");
+        }
     }
     results[0] = r->loss;
     memcpy(results + 1, grads, sizeof grads);
@@ -898,18 +906,21 @@ TEST(recurrent)
     }
 }
 
-/* An LSTM of 20 steps with states before and behind it, and its gradients; input: features of x. */
-static void lstm_chain(grad_run *r, const char *direction, int input, sbit_dtype dtype, int32_t threads,
-                       bool plain)
+/* An LSTM with states before and behind it, and its gradients; x: steps, samples, features; again: gates are
+ * not kept. */
+static void lstm_chain(grad_run *r, const char *direction, const int x[3], sbit_dtype dtype, int32_t threads,
+                       bool plain, bool again)
 {
     const int d = strcmp(direction, "bidirectional") == 0 ? 2 : 1;
-    const int dims[6][3] = {{20, 7, input}, {d, 96, input}, {d, 96, 24}, {d, 192, 0}, {d, 7, 24}, {d, 7, 24}};
+    const int dims[6][3] = {{x[0], x[1], x[2]}, {d, 96, x[2]},  {d, 96, 24},
+                            {d, 192, 0},        {d, x[1], 24}, {d, x[1], 24}};
     const sbit_attr attrs[2] = {build_int("hidden_size", 24), grad_text("direction", direction)};
     sbit_value_id inputs[7], outputs[3] = {{0}, {0}, {0}};
     sbit_rng rng = sbit_rng_seed(13);
     memset(r, 0, sizeof *r);
     memset(inputs, 0, sizeof inputs);
     r->dtype = dtype;
+    r->again = again;
     r->count = 6;
     build_begin_threads(&r->b, 17, threads);
     for (size_t i = 0; i < 6; i++) {
@@ -931,7 +942,8 @@ TEST(kept_gates_are_those_that_are_computed_again)
         grad_run runs[4]; /* float64; float32 as the graph says, with one and with three threads */
         bool ok = true, kept = false;
         for (int k = 0; k < 4; k++) {
-            lstm_chain(&runs[k], directions[i], i == 3 ? 0 : 9, k == 0 ? SBIT_F64 : SBIT_F32, k == 3 ? 3 : 1, k < 2);
+            const int x[3] = {20, 7, i == 3 ? 0 : 9};
+            lstm_chain(&runs[k], directions[i], x, k == 0 ? SBIT_F64 : SBIT_F32, k == 3 ? 3 : 1, k < 2, false);
             ok = ok && !runs[k].b.failed && grad_feed(&runs[k]);
         }
         sbit_node_profile nodes[64];
@@ -955,6 +967,30 @@ TEST(kept_gates_are_those_that_are_computed_again)
         for (int k = 0; k < 4; k++) {
             grad_end(&runs[k]);
         }
+    }
+}
+
+/* Gates that are made part by part on the way back are those of all steps at once, also in a last part of few
+ * rows. */
+TEST(gates_made_twice_are_the_same)
+{
+    static const int sizes[][3] = {{20, 7, 9}, {25, 2, 9}, {17, 3, 30}, {5, 1, 8}};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        grad_run runs[2];
+        bool ok = true;
+        for (int k = 0; k < 2; k++) {
+            lstm_chain(&runs[k], "forward", sizes[i], SBIT_F32, 1, true, k == 1);
+            ok = ok && !runs[k].b.failed && grad_feed(&runs[k]);
+        }
+        CHECK(ok);
+        for (size_t at = 1; ok && at < 7; at++) {
+            const sbit_tensor *once = &sbit_session_output(runs[0].session, at)->tensor;
+            CHECK_MSG(memcmp(once->data, sbit_session_output(runs[1].session, at)->tensor.data,
+                             sbit_tensor_bytes(once)) == 0,
+                      "%d steps of %d samples: gradient %d is another", sizes[i][0], sizes[i][1], (int)at - 1);
+        }
+        grad_end(&runs[0]);
+        grad_end(&runs[1]);
     }
 }
 

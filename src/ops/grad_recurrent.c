@@ -168,7 +168,8 @@ static size_t sbit__lstm_place(const sbit_op_call *call, sbit__lstm_grad *l, cha
     const int64_t all = (l->whole ? l->steps : l->part) * l->batch;
     const size_t each = l->dtype == SBIT_F64 ? sizeof(double) : sizeof(float);
     const int64_t cell = l->batch * h;
-    const bool packs = single && !kept && (l->whole || rows <= SBIT__LSTM_FEW);
+    const int64_t last = l->part > 0 && l->steps % l->part != 0 ? l->steps % l->part : l->part;
+    const bool packs = single && !kept && (l->whole || last * l->batch <= SBIT__LSTM_FEW);
     sbit__lstm_product serial = sbit__lstm_product_of(sbit__div_up(l->batch, l->blocks), h, 4 * h, false, false);
     serial.packed = single ? sbit__lstm_any : NULL;
     serial.serial = true;
