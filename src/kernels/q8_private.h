@@ -59,7 +59,7 @@ typedef struct sbit__q8_tile {
     sbit__q8_store store;
     int64_t out_stride; /* elements between rows of the output */
     const int64_t *to;  /* or where each row's output begins, in elements; NULL */
-    int64_t line;       /* as many rows at a time lie evenly apart; 0: not known */
+    int64_t line;       /* rows in which a whole tile has every 4 as far behind those before; 0: not known */
     const int8_t *next; /* weights that come behind these and are fetched meanwhile; or these */
 } sbit__q8_tile;
 
