@@ -544,7 +544,7 @@ static void accept_layers_run(accept_layers *t, sbit_ctx *ctx, sbit_graph *graph
     worst = CHECK(count > 20 && count <= 128) ? 0.0 : worst;
     for (size_t i = 0; i < count && i < 128; i++) {
         const double ratio = accept_layer(t, walk, &units[i]);
-        worst = ratio <= worst ? worst : ratio; /* NaN stays */
+        worst = ratio <= worst || isnan(worst) ? worst : ratio; /* NaN stays */
     }
     printf("%s: %d layers\n", name, (int)count);
     test_accept(name, worst, limit, worst <= limit, "of nearest's error, the worst layer");

@@ -14,7 +14,8 @@
 /* A run of elements that share a scale, in pieces: what is added up does not depend on threads. */
 enum {
     SBIT__STRAIGHT_PIECES = 64,                 /* at most */
-    SBIT__STRAIGHT_PIECE = 8 * SBIT__NORM_BLOCK /* elements, at least */
+    SBIT__STRAIGHT_PIECE = 8 * SBIT__NORM_BLOCK, /* elements, at least */
+    SBIT__STRAIGHT_SHORT = 8                    /* elements; fewer are not worth a vector */
 };
 
 typedef struct sbit__straight {
@@ -77,10 +78,16 @@ static void sbit__straight_backward_range(void *user, int64_t begin, int64_t end
 SBIT__FN void sbit__straight_forward(const sbit_quantizer_call *call, const sbit_observation *x,
                                      const float *scale, const int32_t *zero_point, float *y)
 {
+    const sbit_kernels *kernels = sbit__kernels(call->ctx);
     sbit_runs runs = sbit_runs_of(&x->parts);
     sbit__straight task;
     sbit__straight_begin(&task, call);
     while (sbit_runs_next(&runs)) {
+        if (runs.count < SBIT__STRAIGHT_SHORT) {
+            kernels->f32_fake_quantize(runs.count, x->data + runs.at, scale[runs.part],
+                                       zero_point[runs.part], task.qmin, task.qmax, y + runs.at);
+            continue;
+        }
         const int64_t n = sbit__straight_run(&task, &runs, x->data, NULL, scale, zero_point, y);
         sbit__parallel_range(call->ctx, n, 1, sbit__straight_forward_range, &task);
     }
@@ -94,8 +101,16 @@ SBIT__FN void sbit__straight_backward(const sbit_quantizer_call *call, const sbi
     sbit__straight task;
     sbit__straight_begin(&task, call);
     while (sbit_runs_next(&runs)) {
-        const int64_t n = sbit__straight_run(&task, &runs, x->data, dy, scale, zero_point, dx);
-        sbit__parallel_range(call->ctx, n, 1, sbit__straight_backward_range, &task);
+        int64_t n = 1;
+        if (runs.count < SBIT__STRAIGHT_SHORT) { /* scales along the last axis */
+            task.scale = scale[runs.part];
+            sbit__slope_grid__ref(runs.count, dy + runs.at, x->data + runs.at, task.scale,
+                                  (float)zero_point[runs.part], (float)task.qmin, (float)task.qmax,
+                                  dx + runs.at, task.sums[0]);
+        } else {
+            n = sbit__straight_run(&task, &runs, x->data, dy, scale, zero_point, dx);
+            sbit__parallel_range(call->ctx, n, 1, sbit__straight_backward_range, &task);
+        }
         for (int64_t i = 0; i < n; i++) {
             if (dscale != NULL) {
                 dscale[runs.part] += task.sums[i][0];
