@@ -330,4 +330,5 @@ def main():
     c.finish("costs")
 
 
-main()
+if __name__ == "__main__":
+    main()
