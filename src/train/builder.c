@@ -1,8 +1,9 @@
 /* builder.c: networks written in C: layers with initialised weights, as nodes of a graph. >>builder
  *
  * Called by: users. Calls: graph, infer.
- * Weights in front of Relu begin with He's deviation sqrt(2 / fan in), so that the signal keeps its
- * size from layer to layer; biases with 0; BatchNormalization with scale 1, mean 0 and variance 1.
+ * Weights of convolutions begin with He's deviation sqrt(2 / fan in), so that the signal keeps its
+ * size from layer to layer with Relu behind them, those of linear layers with sqrt(1 / fan in); with
+ * `xavier` all with Glorot's sqrt(2 / (fan in + fan out)), which suits tanh; biases with 0; BatchNormalization with scale 1, mean 0 and variance 1.
  */
 #include "train_private.h"
 
@@ -100,6 +101,11 @@ static sbit_value_id sbit__builder_weight(sbit_builder *b, const char *name, con
     return id;
 }
 
+static double sbit__builder_deviation(const sbit_builder *b, double in, double out, double gain)
+{
+    return b->xavier ? sqrt(2.0 / (in + out)) : gain / sqrt(in);
+}
+
 SPARSEBIT_API sbit_value_id sbit_builder_conv(sbit_builder *b, const char *name, sbit_value_id x,
                                               const sbit_conv_desc *desc)
 {
@@ -120,7 +126,9 @@ SPARSEBIT_API sbit_value_id sbit_builder_conv(sbit_builder *b, const char *name,
     attrs[2] = sbit__attr_int("group", groups);
     inputs[0] = x;
     inputs[1] = sbit__builder_weight(b, name, "weight", 4, dims,
-                                     sqrt(2.0 / (double)(in / groups * k * k)), 0.0f);
+                                     sbit__builder_deviation(b, (double)(in / groups * k * k),
+                                                             (double)(desc->channels / groups * k * k), sqrt(2.0)),
+                                     0.0f);
     inputs[2] = desc->bias ? sbit__builder_weight(b, name, "bias", 1, dims, 0.0, 0.0f) : inputs[1];
     return sbit__builder_add(b, "Conv", name, inputs, desc->bias ? 3 : 2, attrs, 3);
 }
@@ -145,7 +153,8 @@ SPARSEBIT_API sbit_value_id sbit_builder_linear(sbit_builder *b, const char *nam
     const sbit_attr trans = sbit__attr_int("transB", 1);
     sbit_value_id inputs[3];
     inputs[0] = x;
-    inputs[1] = sbit__builder_weight(b, name, "weight", 2, dims, sqrt(1.0 / (double)in), 0.0f);
+    inputs[1] = sbit__builder_weight(b, name, "weight", 2, dims,
+                                     sbit__builder_deviation(b, (double)in, (double)units, 1.0), 0.0f);
     inputs[2] = sbit__builder_weight(b, name, "bias", 1, dims, 0.0, 0.0f);
     return sbit__builder_add(b, "Gemm", name, inputs, 3, &trans, 1);
 }

@@ -273,6 +273,8 @@ SPARSEBIT_API sbit_status sbit_trainer_tune(const sbit_sparse_tuning *tuning, sb
 typedef struct sbit_builder {
     sbit_graph *graph;
     sbit_rng rng; /* of the weights */
+    bool xavier;  /* may be set at any time: normal weights of deviation sqrt(2 / (fan in + fan out)),
+                     Glorot and Bengio 2010; else He et al. 2015, sqrt(2 / fan in), linear sqrt(1 / fan in) */
     sbit_status status;
     sbit_error *error;
 } sbit_builder;
