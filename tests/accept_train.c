@@ -51,12 +51,12 @@
     "[QUANTIZER.BIT, 8], \"cls*\": [QUANTIZER.BIT, 8]}]"
 #define ACCEPT_W4A8(STEPS)                                                                         \
     "SCHEDULE: {FUSE_BN: true, ASYM: true}\nSTEPS: [" STEPS "]\n"                                  \
-    "STEP: {RECONSTRUCT: {FINETUNE: true, ITERATIONS: 1000}}\n"                                    \
+    "STEP: {RECONSTRUCT: {FINETUNE: true, ITERATIONS: 200}}\n"                                    \
     "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 4}, OBSERVER: {TYPE: MSE}}\n"            \
     "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n"
 #define ACCEPT_POWER(STEPS)                                                                        \
     "SCHEDULE: {FUSE_BN: true, ASYM: true}\nSTEPS: [" STEPS "]\n"                                  \
-    "STEP: {RECONSTRUCT: {FINETUNE: true, ITERATIONS: 1000}}\n"                                    \
+    "STEP: {RECONSTRUCT: {FINETUNE: true, ITERATIONS: 200}}\n"                                    \
     "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8, POWER_OF_TWO: true}, OBSERVER: "       \
     "{TYPE: MSE}}\n"                                                                               \
     "A: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8, POWER_OF_TWO: true}, OBSERVER: "       \
@@ -73,7 +73,8 @@ typedef struct accept_run {
 
 static const accept_run accept_runs[] = {
     {"resnet20", "control", 15, ACCEPT_SGD, NULL, NULL},
-    {"resnet20", "lsq", 15, ACCEPT_SGD, ACCEPT_LSQ(ACCEPT_OBSERVED, ACCEPT_OBSERVED, "4"), NULL},
+    {"resnet20", "lsq", 10, ACCEPT_LIKE("0.01", "*relu*", "10"),
+     ACCEPT_LSQ(ACCEPT_OBSERVED, ACCEPT_OBSERVED, "4"), NULL},
     {"resnet20", "lsqplus", 15, ACCEPT_SGD, ACCEPT_LSQ("lsq+", "lsq+", "4"), NULL},
     {"resnet20", "pact", 15, ACCEPT_SGD, 
      ACCEPT_LSQ(ACCEPT_OBSERVED, "pact, PACT: {ALPHA_VALUE: 0}", "4"), NULL},
