@@ -33,7 +33,7 @@ typedef struct sbit__op_switch {
         "SPARSEBIT_NO_OPS_" #name, SPARSEBIT_NO_OPS_##name, " " operators " "                      \
     }
 static const sbit__op_switch sbit__op_switches[] = {
-    SBIT__OP_SWITCH(RNN, "LSTM GRU RNN sbit.RecurrentGrad"),
+    SBIT__OP_SWITCH(RNN, "LSTM GRU RNN sbit.LSTM sbit.RecurrentGrad"),
     SBIT__OP_SWITCH(CONTROL,
                     "If Loop Scan SequenceConstruct SequenceEmpty SequenceAt SequenceInsert "
                     "SequenceErase SequenceLength SplitToSequence ConcatFromSequence SequenceMap "
@@ -73,7 +73,7 @@ static const sbit__op_switch sbit__op_switches[] = {
         "ai.onnx.preview.training.Adagrad ai.onnx.preview.training.Adam "
         "ai.onnx.preview.training.Momentum sbit.ActivationGrad sbit.Spread sbit.IndexLike "
         "sbit.ScatterBack sbit.Piece sbit.ZerosLike sbit.ConvDataGrad sbit.ConvWeightGrad "
-        "sbit.PoolGrad sbit.BatchNormTrain sbit.BatchNormGrad sbit.NormGrad "
+        "sbit.PoolGrad sbit.BatchNormTrain sbit.BatchNormGrad sbit.NormGrad sbit.LayerNormGrad "
         "sbit.SoftmaxGrad sbit.CrossEntropy sbit.Distillation sbit.LstmGrad sbit.GruGrad "
         "sbit.CumProdGrad sbit.DropoutTrain"),
 };
