@@ -134,9 +134,9 @@ SBIT__V_INLINE void SBIT__V(q8_put_bytes)(int m, int vectors, const sbit__q8_til
             SBIT__V(q8_bytes)(&bounds, vectors, scale, shift, sum + i * vectors));
         uint8_t part[4 * SBIT__V(lanes)];
         int64_t place[4]; /* of the rows that are in these bytes */
-        SBIT__UNROLL for (int r = 0; r < 4 / vectors; r++)
+        SBIT__UNROLL for (int r = 0; r < 4; r++)
         {
-            place[r] = SBIT__V(q8_place)(to, stride, at + i + r);
+            place[r] = r < 4 / vectors ? SBIT__V(q8_place)(to, stride, at + i + r) : 0;
         }
         if (vectors == 4) {
             SBIT__V(store_bytes)(out + place[0], columns, bytes);
