@@ -478,22 +478,24 @@ SBIT__V4 sbit__v4 sbit__v4_erf(sbit__v4 x)
                            sbit__v4_or(outer, sbit__v4_sign(x)));
 }
 
-SBIT__V4 sbit__v4 sbit__v4_gelu(sbit__v4 x)
+/* erfc(-x / sqrt(2)), twice the share of the normal distribution below x */
+SBIT__V4 sbit__v4 sbit__v4_normal(sbit__v4 x)
 {
-    const sbit__v4 half = sbit__v4_mul(x, sbit__v4_set(0.5f));
     const sbit__v4 c = sbit__v4_erfc(sbit__v4_mul(sbit__v4_abs(x), sbit__v4_set(0.707106781f)));
     const sbit__v4 below = sbit__v4_less(x, sbit__v4_set(0.0f));
-    return sbit__v4_mul(half, sbit__v4_select(below, c, sbit__v4_sub(sbit__v4_set(2.0f), c)));
+    return sbit__v4_select(below, c, sbit__v4_sub(sbit__v4_set(2.0f), c));
+}
+
+SBIT__V4 sbit__v4 sbit__v4_gelu(sbit__v4 x)
+{
+    return sbit__v4_mul(sbit__v4_mul(x, sbit__v4_set(0.5f)), sbit__v4_normal(x));
 }
 
 SBIT__V4 sbit__v4 sbit__v4_gelu_slope(sbit__v4 x)
 {
     const sbit__v4 minus = sbit__v4_mul(x, sbit__v4_set(-0.5f));
-    const sbit__v4 c = sbit__v4_erfc(sbit__v4_mul(sbit__v4_abs(x), sbit__v4_set(0.707106781f)));
-    const sbit__v4 below = sbit__v4_less(x, sbit__v4_set(0.0f));
-    const sbit__v4 share = sbit__v4_select(below, c, sbit__v4_sub(sbit__v4_set(2.0f), c));
     const sbit__v4 bell = sbit__v4_mul(sbit__v4_set(0.398942280f), sbit__v4_exp(sbit__v4_mul(minus, x)));
-    return sbit__v4_add(sbit__v4_mul(x, bell), sbit__v4_mul(sbit__v4_set(0.5f), share));
+    return sbit__v4_add(sbit__v4_mul(x, bell), sbit__v4_mul(sbit__v4_set(0.5f), sbit__v4_normal(x)));
 }
 
 SBIT__V4 sbit__v4 sbit__v4_gelu_tanh(sbit__v4 x)

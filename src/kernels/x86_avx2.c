@@ -194,21 +194,23 @@ SBIT__AVX2 __m256 sbit__erf8(__m256 x)
                             _mm256_cmp_ps(ax, sbit__set8(0.9f), _CMP_LT_OQ));
 }
 
+/* erfc(-x / sqrt(2)), twice the share of the normal distribution below x */
+SBIT__AVX2 __m256 sbit__normal8(__m256 x)
+{
+    const __m256 c = sbit__erfc8(_mm256_mul_ps(sbit__abs8(x), sbit__set8(0.707106781f)));
+    return _mm256_blendv_ps(_mm256_sub_ps(sbit__set8(2.0f), c), c, x); /* by x's sign */
+}
+
 SBIT__AVX2 __m256 sbit__gelu8(__m256 x)
 {
-    const __m256 half = _mm256_mul_ps(x, sbit__set8(0.5f));
-    const __m256 c = sbit__erfc8(_mm256_mul_ps(sbit__abs8(x), sbit__set8(0.707106781f)));
-    return _mm256_mul_ps(half, _mm256_blendv_ps(_mm256_sub_ps(sbit__set8(2.0f), c), c, x));
+    return _mm256_mul_ps(_mm256_mul_ps(x, sbit__set8(0.5f)), sbit__normal8(x));
 }
 
 SBIT__AVX2 __m256 sbit__gelu_slope8(__m256 x)
 {
-    const __m256 half = sbit__set8(0.5f), minus = _mm256_mul_ps(x, sbit__set8(-0.5f));
-    const __m256 c = sbit__erfc8(_mm256_mul_ps(sbit__abs8(x), sbit__set8(0.707106781f)));
-    const __m256 below = _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_LT_OQ);
-    const __m256 share = _mm256_blendv_ps(_mm256_sub_ps(sbit__set8(2.0f), c), c, below);
+    const __m256 minus = _mm256_mul_ps(x, sbit__set8(-0.5f));
     const __m256 bell = _mm256_mul_ps(sbit__set8(0.398942280f), sbit__exp8(_mm256_mul_ps(minus, x)));
-    return _mm256_fmadd_ps(x, bell, _mm256_mul_ps(half, share));
+    return _mm256_fmadd_ps(x, bell, _mm256_mul_ps(sbit__set8(0.5f), sbit__normal8(x)));
 }
 
 SBIT__AVX2 __m256 sbit__gelu_tanh8(__m256 x)

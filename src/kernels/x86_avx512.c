@@ -174,22 +174,24 @@ SBIT__AVX512 __m512 sbit__erf16(__m512 x)
                               _mm512_cmp_ps_mask(ax, sbit__set16(0.9f), _CMP_LT_OQ), p, x);
 }
 
-SBIT__AVX512 __m512 sbit__gelu16(__m512 x)
+/* erfc(-x / sqrt(2)), twice the share of the normal distribution below x */
+SBIT__AVX512 __m512 sbit__normal16(__m512 x)
 {
-    const __m512 half = _mm512_mul_ps(x, sbit__set16(0.5f));
     const __m512 c = sbit__erfc16(_mm512_mul_ps(sbit__abs16(x), sbit__set16(0.707106781f)));
     const __mmask16 below = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
-    return _mm512_mul_ps(half, _mm512_mask_mov_ps(_mm512_sub_ps(sbit__set16(2.0f), c), below, c));
+    return _mm512_mask_mov_ps(_mm512_sub_ps(sbit__set16(2.0f), c), below, c);
+}
+
+SBIT__AVX512 __m512 sbit__gelu16(__m512 x)
+{
+    return _mm512_mul_ps(_mm512_mul_ps(x, sbit__set16(0.5f)), sbit__normal16(x));
 }
 
 SBIT__AVX512 __m512 sbit__gelu_slope16(__m512 x)
 {
-    const __m512 half = sbit__set16(0.5f), minus = _mm512_mul_ps(x, sbit__set16(-0.5f));
-    const __m512 c = sbit__erfc16(_mm512_mul_ps(sbit__abs16(x), sbit__set16(0.707106781f)));
-    const __mmask16 below = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
-    const __m512 share = _mm512_mask_mov_ps(_mm512_sub_ps(sbit__set16(2.0f), c), below, c);
+    const __m512 minus = _mm512_mul_ps(x, sbit__set16(-0.5f));
     const __m512 bell = _mm512_mul_ps(sbit__set16(0.398942280f), sbit__exp16(_mm512_mul_ps(minus, x)));
-    return _mm512_fmadd_ps(x, bell, _mm512_mul_ps(half, share));
+    return _mm512_fmadd_ps(x, bell, _mm512_mul_ps(sbit__set16(0.5f), sbit__normal16(x)));
 }
 
 SBIT__AVX512 __m512 sbit__gelu_tanh16(__m512 x)

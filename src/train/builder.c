@@ -3,7 +3,8 @@
  * Called by: users. Calls: graph, infer.
  * Weights of convolutions begin with He's deviation sqrt(2 / fan in), so that the signal keeps its
  * size from layer to layer with Relu behind them, those of linear layers with sqrt(1 / fan in); with
- * `xavier` all with Glorot's sqrt(2 / (fan in + fan out)), which suits tanh; biases with 0; BatchNormalization with scale 1, mean 0 and variance 1.
+ * `xavier` all with Glorot's sqrt(2 / (fan in + fan out)), which suits tanh; biases with 0;
+ * BatchNormalization with scale 1, mean 0 and variance 1.
  */
 #include "train_private.h"
 
