@@ -824,7 +824,7 @@ TEST(cli_validate_says_what_is_proved)
     CHECK_CONTAINS(cli.out, "verdict: FAILED");
     CHECK_CONTAINS(cli.err, "failed validation");
     CHECK_FAILS(1, "no quantized layers", "validate %s %s --data npy:%s", NET, NET, DATA);
-    CHECK_FAILS(2, "0 to 100", "validate %s %sq.onnx --data npy:%s --agreement 101", NET, TMP,
+    CHECK_FAILS(2, "at least 0 and up to 100", "validate %s %sq.onnx --data npy:%s --agreement 101", NET, TMP,
                 DATA);
 }
 
@@ -1343,11 +1343,32 @@ TEST(cli_train)
               TMP, TMP) != 0);
     CHECK_CONTAINS(cli.err, "no value 'no*' has one shape in the model and the teacher");
     static const char *const wrong[] = {"--features \"*\" --feature-weight 0", "--feature-weight 2",
-                                        "--features \"*\" --feature-weight -1", "--distill 0", "--distill 1.5"};
+                                        "--features \"*\" --feature-weight -1"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        CHECK_EQ_I64(RUN("train %st1.onnx --data %s --teacher %st1.onnx %s -o %st4b.onnx", TMP, data, TMP, wrong[i], TMP),
-                     2);
-        CHECK_MSG(strstr(cli.err, i < 3 ? "--feature-weight" : "--distill") != NULL, "%s: %s", wrong[i], cli.err);
+        CHECK_FAILS(2, "--feature-weight", "train %st1.onnx --data %s --teacher %st1.onnx %s -o %st4b.onnx", TMP, data, TMP,
+                    wrong[i], TMP);
+    }
+    CHECK_FAILS(2, "--distill needs a teacher: name it with --teacher", "train %st1.onnx --data %s --distill 0.5 -o %st4b.onnx",
+                TMP, data, TMP);
+    static const struct {
+        const char *flag, *says;
+    } beyond[] = {{"--distill 0", "--distill '0': a number above 0 and up to 1 is wanted"},
+                  {"--distill 1.5", "--distill '1.5': a number above 0 and up to 1 is wanted"},
+                  {"--ema 1", "--ema '1': a number of at least 0 and below 1 is wanted"},
+                  {"--ema -0.1", "--ema '-0.1': a number of at least 0 and below 1"},
+                  {"--ema 0.9,0.8", "--ema '0.9,0.8': a number"},
+                  {"--clip -1", "--clip '-1': a number of at least 0 is wanted"},
+                  {"--slim -0.1", "--slim '-0.1': a number of at least 0 is wanted"},
+                  {"--dampening inf", "--dampening 'inf': a number of at least 0 is wanted"},
+                  {"--observe 1", "--observe '1': a number of at least 0 and below 1"},
+                  {"--momentum 1.5", "--momentum '1.5': a number of at least 0 and below 1"},
+                  {"--lr 0", "--lr '0': a number above 0 is wanted"},
+                  {"--decay -1", "--decay '-1': a number of at least 0 is wanted"},
+                  {"--mixup nan", "--mixup 'nan': a number of at least 0 is wanted"},
+                  {"--smoothing 2", "--smoothing '2': a number of at least 0 and up to 1"}};
+    for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
+        CHECK_FAILS(2, beyond[i].says, "train %st1.onnx --data %s --teacher %st1.onnx %s -o %st4b.onnx", TMP, data, TMP,
+                    beyond[i].flag, TMP);
     }
     /* five epochs at once, or two, and on from the checkpoint: the same file */
     const char *how = "--optimizer adam --schedule constant --shift 1 --flip";
@@ -1367,7 +1388,7 @@ TEST(cli_train)
     char stopped[4000];
     snprintf(stopped, sizeof stopped,
              "rm -f %s7.json; '%s' train %st.onnx --data %s --val %s %s --log %s7.json -o "
-             "%st8.onnx >/dev/null 2>%serr & p=$!; while [ ! -s %s7.json ]; do sleep 0.01; done; "
+             "%st8.onnx >/dev/null 2>%serr & p=$!; while [ ! -s %s7.json ] && kill -0 $p 2>/dev/null; do sleep 0.01; done; "
              "kill -INT $p; wait $p",
              TMP, test_tool(), TMP, data, data, more, TMP, TMP, TMP, TMP);
     if (CHECK_EQ_I64(WEXITSTATUS(system(stopped)), 1)) {

@@ -1028,6 +1028,34 @@ static double gptq_means(const char *recipe, uint64_t seed, double *mean)
     return all_of_it;
 }
 
+/* Inputs whose squares float32 does not hold: gptq and compensate say that they keep the nearest weights. */
+TEST(steps_that_keep_the_nearest_say_who_they_are)
+{
+    static const char *const names[] = {"gptq", "compensate"};
+    for (int k = 0; k < 2; k++) {
+        build b;
+        char text[300];
+        static float x[40 * 4];
+        sbit_rng rng = sbit_rng_seed(1);
+        for (int i = 0; i < 160; i++) {
+            x[i] = 1e20f * sbit_rng_normal(&rng);
+        }
+        snprintf(text, sizeof text,
+                 "PLACEMENT: residual\nSTEPS: [%s]\n"
+                 "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 3}}\n"
+                 "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n",
+                 names[k]);
+        build_begin(&b, 13);
+        const sbit_value_id in = build_input(&b, "x", SBIT_F32, "N,4");
+        build_output(&b, build_binary(&b, "MatMul", "y", in, build_weights(&b, "w", "4,3", 5)));
+        const sbit_tensor all = build_tensor(SBIT_F32, "40,4", x);
+        sbit_graph_destroy(build_quantized(&b, text, &all, 0, 0));
+        CHECK_EQ_I64(b.warnings, 1);
+        CHECK_MSG(strncmp(b.warning, names[k], strlen(names[k])) == 0, "%s: %s", names[k], b.warning);
+        build_end(&b);
+    }
+}
+
 /* Where the bias takes up the means, weights need not: less is lost than with a bias corrected
  * afterwards, with the float inputs' sums and those of both streams. */
 TEST(gptq_about_the_means)

@@ -3,6 +3,7 @@
 #include "../sparsebit.h"
 #include "test.h"
 
+#include "build_graph.h"
 #include "golden.h"
 
 enum {
@@ -1835,6 +1836,46 @@ static sbit_status own_loss(sbit_graph *graph, const sbit_options *options, sbit
         ->build(graph, options, output, target, loss, error);
 }
 
+/* mse again: what fails leaves *loss as it was. */
+static sbit_status own_loss_kept(sbit_graph *graph, const sbit_options *options, sbit_value_id output,
+                                 sbit_value_id target, sbit_value_id *loss, sbit_error *error)
+{
+    loss->idx = 12345;
+    const sbit_status status = own_loss(graph, options, output, target, loss, error);
+    CHECK_EQ_I64(loss->idx == 12345, status != SBIT_OK);
+    return status;
+}
+
+TEST(losses_leave_their_output_alone_when_they_fail)
+{
+    const sbit_loss_row row = {{"kept", "as mse", 0, sbit_loss_find(NULL, "mse")->head.keys, 1}, true, own_loss_kept};
+    bool more = true;
+    for (int64_t n = 1; more; n++) {
+        test_heap heap = {0, 0, 0, 0};
+        sbit_ctx_desc ctx_desc;
+        sbit_train_desc desc;
+        sbit_ctx *ctx = NULL;
+        sbit_trainer *t = NULL;
+        sbit_error error;
+        memset(&ctx_desc, 0, sizeof ctx_desc);
+        memset(&desc, 0, sizeof desc);
+        ctx_desc.allocator = test_heap_allocator(&heap);
+        CHECK(sbit_ctx_create(&ctx_desc, &ctx, &error) == SBIT_OK);
+        CHECK(sbit_loss_register(ctx, &row, &error) == SBIT_OK);
+        sbit_graph *graph = small_network(ctx, 3);
+        desc.loss = "kept";
+        desc.loss_options = "RELATIVE: true";
+        heap.fail_at = heap.count + n;
+        const sbit_status status = sbit_trainer_create(graph, &desc, &t, &error);
+        more = heap.count >= heap.fail_at;
+        CHECK_EQ_I64(status, more ? SBIT_ERR_OUT_OF_MEMORY : SBIT_OK);
+        sbit_trainer_destroy(t);
+        sbit_graph_destroy(graph);
+        sbit_ctx_destroy(ctx);
+        CHECK_EQ_I64(heap.live_bytes, 0);
+    }
+}
+
 static size_t own_bytes(const sbit_optimizer_call *call)
 {
     return (size_t)call->count; /* not needed: zeroed memory is checked */
@@ -2284,6 +2325,53 @@ TEST(pruned_while_training)
         free(d);
         sbit_graph_destroy(graph);
         sbit_ctx_destroy(ctx);
+    }
+}
+
+/* v = Relu(x or y), logits = Relu(x) w; the dims of x and y. */
+static void features_open(build *b, const char *x_dims, const char *y_dims, bool from_y)
+{
+    build_begin(b, 17);
+    const sbit_value_id x = build_input(b, "x", SBIT_F32, x_dims), y = build_input(b, "y", SBIT_F32, y_dims);
+    sbit_value_id v = build_node(b, "Relu", "v", from_y ? &y : &x, 1, NULL, 0);
+    sbit_value_id u = build_node(b, "Relu", "u", from_y ? &x : &y, 1, NULL, 0);
+    build_output(b, build_binary(b, "MatMul", "logits", from_y ? u : v, build_weights(b, "w", "4,1", 3)));
+    build_output(b, from_y ? v : u);
+}
+
+/* Dims that are open in both are one by their name or by the input they come from, not because they are open. */
+TEST(features_of_open_shapes)
+{
+    static const struct {
+        const char *x, *y;
+        bool from_y, shared;
+    } teachers[] = {{"A,4", "B,4", false, true}, {"M,4", "K,4", false, true}, {"A,4", "B,4", true, false},
+                    {"M,4", "K,4", true, false}, {"?,4", "K,4", false, false}};
+    for (size_t i = 0; i < sizeof teachers / sizeof teachers[0]; i++) {
+        build student, teacher;
+        sbit_train_desc desc;
+        sbit_train_feature feature = {"v", NULL, 0.0f};
+        sbit_error error;
+        sbit_trainer *t = NULL;
+        memset(&desc, 0, sizeof desc);
+        memset(&error, 0, sizeof error);
+        features_open(&student, "A,4", "B,4", false);
+        features_open(&teacher, teachers[i].x, teachers[i].y, teachers[i].from_y);
+        desc.teacher = teacher.graph;
+        desc.features = &feature;
+        desc.feature_count = 1;
+        CHECK_STATUS(sbit_trainer_create(student.graph, &desc, &t, &error), teachers[i].shared ? SBIT_OK : SBIT_ERR_NOT_FOUND,
+                     error);
+        sbit_trainer_destroy(t);
+        t = NULL;
+        feature.student = "logits"; /* [A,1] would learn from each of four */
+        feature.teacher = "v";
+        if (CHECK(sbit_trainer_create(student.graph, &desc, &t, &error) == SBIT_ERR_SHAPE)) {
+            CHECK_CONTAINS(error.message, "'logits' is float32[A,1] and cannot learn from the teacher's 'v', float32[");
+        }
+        sbit_trainer_destroy(t);
+        build_end(&student);
+        build_end(&teacher);
     }
 }
 

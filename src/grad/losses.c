@@ -151,15 +151,16 @@ static sbit_status sbit__loss_mse(sbit_graph *graph, const sbit_options *options
 {
     sbit__loss_builder b = sbit__loss_begin(graph, error);
     const sbit_value_id d = sbit__loss_op(&b, "Sub", output, target, NULL);
-    sbit_value_id power = {0};
-    SBIT__TRY(sbit__loss_mean(&b, sbit__loss_op(&b, "Mul", d, d, NULL), loss));
-    if (options == NULL || !sbit_options_bool(options, "RELATIVE")) {
-        return SBIT_OK;
+    sbit_value_id mean = {0}, power = {0};
+    SBIT__TRY(sbit__loss_mean(&b, sbit__loss_op(&b, "Mul", d, d, NULL), &mean));
+    if (options != NULL && sbit_options_bool(options, "RELATIVE")) {
+        SBIT__TRY(sbit__loss_mean(&b, sbit__loss_op(&b, "Mul", target, target, NULL), &power));
+        power = sbit__loss_op(&b, "Add", power, sbit__loss_number(&b, target, 1e-12), NULL);
+        mean = sbit__loss_op(&b, "Div", mean, power, NULL);
+        SBIT__TRY(b.status);
     }
-    SBIT__TRY(sbit__loss_mean(&b, sbit__loss_op(&b, "Mul", target, target, NULL), &power));
-    power = sbit__loss_op(&b, "Add", power, sbit__loss_number(&b, target, 1e-12), NULL);
-    *loss = sbit__loss_op(&b, "Div", *loss, power, NULL);
-    return b.status;
+    *loss = mean;
+    return SBIT_OK;
 }
 
 static sbit_status sbit__loss_l1(sbit_graph *graph, const sbit_options *options,

@@ -24,7 +24,7 @@ static const sbit_key sbit__cross_keys[] = {
      "how far activations of a channel may grow beyond the mean"},
     {"CROSS_LAYER.ROUNDS", SBIT_KEY_INT, "40", 1.0, 1e6, NULL, "visits of all pairs at most"},
     {"CROSS_LAYER.CLIP", SBIT_KEY_CHOICE, "bound", 0, 0, "bound|skip",
-     "Clip between two layers: bounds per channel, or such pairs are left alone"},
+     "Clip between two layers (bias_absorption, too): bounds per channel, or such pairs are left alone"},
 };
 
 /* A layer's weight while it changes. */

@@ -649,8 +649,8 @@ static sbit_status sbit__gptq_layer(sbit__gptq *t, const sbit__round_units *unit
     if (failed) {
         sbit__log(
             t->quant->ctx, SBIT_LOG_WARNING,
-            "gptq: '%s': the inputs say too little about some weights, which stay the nearest",
-            t->layer->node->name);
+            "%s: '%s': the inputs say too little about some weights, which stay the nearest",
+            t->nearest ? "compensate" : "gptq", t->layer->node->name);
     }
     memcpy(site->scale, t->found, (t->sizes > 1 ? outputs : 0) * sizeof(float));
     SBIT__TRY(sbit_quant_set_weight(t->quant, unit->site, t->out, error));

@@ -33,10 +33,11 @@ typedef struct sbit_train_group {
 } sbit_train_group;
 
 /* An inner value of the model that learns to be like one of the teacher, of the same shape (Romero
- * et al. 2015): adds weight * (mean squared difference / mean square of the teacher's) to the loss. */
+ * et al. 2015; SHAPE if the two surely differ): adds weight * (mean squared difference / mean square of the teacher's) to the loss. */
 typedef struct sbit_train_feature {
     const char *student, *teacher; /* names of values; teacher NULL: student is a glob, of all values
-                                      that have one name and shape in both, which share the weight */
+                                      that have one name and surely one shape in both, which share the
+                                      weight; open dims are one if named alike or of one input's axis */
     float weight;                  /* 0: 1 */
 } sbit_train_feature;
 

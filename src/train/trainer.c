@@ -325,6 +325,25 @@ static sbit_status sbit__train_learn_from(sbit_trainer *t, const char *loss,
     return sbit__emit(t->graph, end, "Add", "loss", parts, 2, NULL, 0, &t->loss, error);
 }
 
+/* Whether two dims are one: a number, a name, or what stands at one place of an input of both. */
+static bool sbit__train_same_dim(const sbit_trainer *t, const sbit_graph *teacher, sbit_dim own, sbit_dim theirs)
+{
+    if (own.symbol == SBIT_SYMBOL_ANY || theirs.symbol == SBIT_SYMBOL_ANY || (own.symbol == 0 && theirs.symbol == 0)) {
+        return sbit__dim_equal(own, theirs);
+    }
+    bool same = own.symbol != 0 && theirs.symbol != 0 &&
+                sbit__streq(sbit_graph_symbol_name(t->graph, own.symbol),
+                            sbit_graph_symbol_name(teacher, theirs.symbol));
+    for (size_t i = 0; i < sbit_graph_input_count(teacher) && !same; i++) {
+        const sbit_value_info *b = sbit_graph_value(teacher, sbit_graph_input(teacher, i));
+        const sbit_value_info *a = sbit_graph_value(t->graph, sbit_graph_find_value(t->graph, b->name));
+        for (int32_t k = 0; a != NULL && k < a->type.rank && k < b->type.rank && !same; k++) {
+            same = sbit__dim_equal(a->type.dims[k], own) && sbit__dim_equal(b->type.dims[k], theirs);
+        }
+    }
+    return same;
+}
+
 /* A computed float32 value of one name and shape in both. */
 static bool sbit__train_is_shared(const sbit_trainer *t, const sbit_graph *teacher,
                                   sbit_value_id own, const char *pattern)
@@ -338,7 +357,7 @@ static bool sbit__train_is_shared(const sbit_trainer *t, const sbit_graph *teach
     bool same = b != NULL && b->producer.idx != 0 && b->type.dtype == SBIT_F32 &&
                 b->type.rank == a->type.rank;
     for (int32_t i = 0; same && i < a->type.rank; i++) {
-        same = a->type.dims[i].value == b->type.dims[i].value;
+        same = sbit__train_same_dim(t, teacher, a->type.dims[i], b->type.dims[i]);
     }
     return same;
 }
@@ -357,6 +376,20 @@ static sbit_status sbit__train_feature(sbit_trainer *t, const sbit_train_desc *d
                               "%s has no value '%s' to learn from",
                               own.idx == 0 ? "the model" : "the teacher",
                               own.idx == 0 ? f->student : f->teacher);
+        }
+        const sbit_type *a = &sbit_graph_value(t->graph, own)->type;
+        const sbit_type *b = &sbit_graph_value(desc->teacher, theirs[t->teacher_count])->type;
+        bool differ = a->rank >= 0 && b->rank >= 0 && a->rank != b->rank;
+        for (int32_t i = 0; i < a->rank && i < b->rank && !differ; i++) {
+            differ = sbit__dim_known(a->dims[i]) && sbit__dim_known(b->dims[i]) &&
+                     a->dims[i].value != b->dims[i].value;
+        }
+        if (differ) {
+            char text[2][160];
+            sbit__type_describe(t->graph, a, text[0], sizeof text[0]);
+            sbit__type_describe(desc->teacher, b, text[1], sizeof text[1]);
+            return sbit__fail(error, SBIT_ERR_SHAPE, f->student, "'%s' is %s and cannot learn from the teacher's '%s', %s",
+                              f->student, text[0], f->teacher, text[1]);
         }
         return sbit__train_learn_from(t, "mse", "RELATIVE: true", own, weight, error);
     }

@@ -17,6 +17,7 @@ typedef enum cli_kind {
     CLI_TEXT,
     CLI_CHOICE,  /* one of the words in `choices` */
     CLI_MANY,    /* text, may be repeated */
+    CLI_NUMBER,  /* one of the interval in `choices` */
     CLI_NUMBERS, /* "0.485,0.456,0.406" */
     CLI_SIZE     /* "224x224" */
 } cli_kind;
@@ -28,7 +29,7 @@ typedef struct cli_option {
     cli_kind kind;
     size_t offset; /* in cli_args */
     long long min, max;
-    const char *choices; /* separated by '|' */
+    const char *choices; /* separated by '|'; CLI_NUMBER: "[0,1)", without the 1 */
     const char *doc;     /* lines */
 } cli_option;
 
@@ -162,10 +163,10 @@ static const cli_option cli_options[] = {
      "how often the data is gone through (default: 1)"},
     {"--optimizer", NULL, "NAME", CLI_TEXT, CLI_AT(optimizer), 0, 0, NULL,
      "sgd, adam or adamw (default: sgd with Nesterov momentum)"},
-    {"--lr", NULL, "X", CLI_NUMBERS, CLI_AT(lr), 0, 0, NULL,
+    {"--lr", NULL, "X", CLI_NUMBER, CLI_AT(lr), 0, 0, "(0,inf)",
      "learning rate (default: 0.01 for sgd, 0.001 for the others)"},
-    {"--momentum", NULL, "X", CLI_NUMBERS, CLI_AT(momentum), 0, 0, NULL, "of sgd (default: 0.9)"},
-    {"--decay", NULL, "X", CLI_NUMBERS, CLI_AT(decay), 0, 0, NULL,
+    {"--momentum", NULL, "X", CLI_NUMBER, CLI_AT(momentum), 0, 0, "[0,1)", "of sgd (default: 0.9)"},
+    {"--decay", NULL, "X", CLI_NUMBER, CLI_AT(decay), 0, 0, "[0,inf)",
      "weight decay, not of biases (default: 0.0001)"},
     {"--schedule", NULL, "NAME", CLI_TEXT, CLI_AT(schedule), 0, 0, NULL,
      "of the rate: constant, cosine, step, one_cycle (default: cosine)"},
@@ -179,13 +180,13 @@ static const cli_option cli_options[] = {
      "set a square of N pixels to zero, at random"},
     {"--keep-zeros", NULL, NULL, CLI_FLAG, CLI_AT(keep_zeros), 0, 0, NULL,
      "weights that are zero stay zero: of a model pruned with --mask-only"},
-    {"--mixup", NULL, "A", CLI_NUMBERS, CLI_AT(mixup), 0, 0, NULL,
+    {"--mixup", NULL, "A", CLI_NUMBER, CLI_AT(mixup), 0, 0, "[0,inf)",
      "blend pairs of pictures and their classes by shares of Beta(A, A)"},
-    {"--smoothing", NULL, "X", CLI_NUMBERS, CLI_AT(smoothing), 0, 0, NULL,
+    {"--smoothing", NULL, "X", CLI_NUMBER, CLI_AT(smoothing), 0, 0, "[0,1]",
      "label smoothing, 0 to 1"},
-    {"--clip", NULL, "X", CLI_NUMBERS, CLI_AT(clip), 0, 0, NULL,
+    {"--clip", NULL, "X", CLI_NUMBER, CLI_AT(clip), 0, 0, "[0,inf)",
      "the gradient of all weights together is at most this long"},
-    {"--ema", NULL, "X", CLI_NUMBERS, CLI_AT(ema), 0, 0, NULL,
+    {"--ema", NULL, "X", CLI_NUMBER, CLI_AT(ema), 0, 0, "[0,1)",
      "keep a moving average of the weights, such as 0.999, and write that"},
     {"--micro", NULL, "N", CLI_INT, CLI_AT(micro), 1, CLI_BIG, NULL,
      "run a batch in pieces of N samples, whose gradients add up: takes less memory"},
@@ -198,13 +199,13 @@ static const cli_option cli_options[] = {
      "for a budget), unstructured masks weights step by step while training (SCHEDULE)"},
     {"--rewind", NULL, NULL, CLI_FLAG, CLI_AT(rewind), 0, 0, NULL,
      "with -s, unstructured: the last masks, then the first weights again (lottery ticket)"},
-    {"--slim", NULL, "X", CLI_NUMBERS, CLI_AT(slim), 0, 0, NULL,
+    {"--slim", NULL, "X", CLI_NUMBER, CLI_AT(slim), 0, 0, "[0,inf)",
      "add X times the sum of |scale| of BatchNormalization to the loss"},
-    {"--dampening", NULL, "X", CLI_NUMBERS, CLI_AT(dampening), 0, 0, NULL,
+    {"--dampening", NULL, "X", CLI_NUMBER, CLI_AT(dampening), 0, 0, "[0,inf)",
      "pull quantized weights to the middle of their step, such as 0.001"},
     {"--freeze", NULL, "GLOB", CLI_MANY, CLI_AT(freeze), 0, 0, NULL,
      "do not train the weights whose names match"},
-    {"--observe", NULL, "X", CLI_NUMBERS, CLI_AT(observe), 0, 0, NULL,
+    {"--observe", NULL, "X", CLI_NUMBER, CLI_AT(observe), 0, 0, "[0,1)",
      "ranges of uniform activations follow the batches: X of the old range stays in a step, such as 0.99"},
     {"--anneal", NULL, "BITS", CLI_INT, CLI_AT(anneal), 2, 16, NULL,
      "quantizers of fewer bits begin with so many and lose one after the other, until half of the steps"},
@@ -212,11 +213,11 @@ static const cli_option cli_options[] = {
      "after N steps BatchNormalization normalizes by its running statistics, which stay"},
     {"--teacher", NULL, "MODEL", CLI_TEXT, CLI_AT(teacher), 0, 0, NULL,
      "learn from this model's output too (distillation)"},
-    {"--distill", NULL, "X", CLI_NUMBERS, CLI_AT(distill), 0, 0, NULL,
+    {"--distill", NULL, "X", CLI_NUMBER, CLI_AT(distill), 0, 0, "(0,1]",
      "the teacher's part of the loss, above 0 to 1 (default: 0.5)"},
     {"--features", NULL, "GLOB", CLI_TEXT, CLI_AT(features), 0, 0, NULL,
      "learn inner values from the teacher, too: those named so that have one shape in both"},
-    {"--feature-weight", NULL, "X", CLI_NUMBERS, CLI_AT(feature_weight), 0, 0, NULL,
+    {"--feature-weight", NULL, "X", CLI_NUMBER, CLI_AT(feature_weight), 0, 0, "(0,inf)",
      "what they add: X times their mean squared difference in parts of the mean square (default: 10)"},
     {"--resume", NULL, "FILE", CLI_TEXT, CLI_AT(resume), 0, 0, NULL,
      "go on exactly where this checkpoint (OUT.checkpoint) was made"},
@@ -227,7 +228,7 @@ static const cli_option cli_options[] = {
     {"--by-time", NULL, NULL, CLI_FLAG, CLI_AT(by_time), 0, 0, NULL,
      "leave float the layers that integers make slower here, with one sample and --threads, or by\n"
      "--latency-table (step by_time)"},
-    {"--max-drop", NULL, "P", CLI_NUMBERS, CLI_AT(max_drop), 0, 0, NULL,
+    {"--max-drop", NULL, "P", CLI_NUMBER, CLI_AT(max_drop), 0, 0, "[0,100]",
      "points of accuracy that may be lost (default: 0.5); with --eval and without --auto-exclude:\n"
      "search for a recipe that keeps to it, the cheapest first"},
     {"--prefer", NULL, "time|bytes", CLI_CHOICE, CLI_AT(prefer), 0, 0, "time|bytes",
@@ -240,11 +241,11 @@ static const cli_option cli_options[] = {
      "of all weights, counted in their bits: a size, or a part of what the configured widths take"},
     {"--bops-budget", NULL, "N|0.5x", CLI_TEXT, CLI_AT(bops_budget), 0, 0, NULL,
      "of bit operations: MACs x width of the weight x width of the input"},
-    {"--percent", NULL, "P", CLI_NUMBERS, CLI_AT(percent), 0, 0, NULL,
+    {"--percent", NULL, "P", CLI_NUMBER, CLI_AT(percent), 0, 0, "[0,100]",
      "give the most sensitive P percent of the layers the width --to (step widen)"},
     {"--to", NULL, "N", CLI_INT, CLI_AT(to), 2, 1000, NULL,
      "quantize: that width (2 to 16; default: 16); convert-opset: that opset"},
-    {"--agreement", NULL, "P", CLI_NUMBERS, CLI_AT(agreement), 0, 0, NULL,
+    {"--agreement", NULL, "P", CLI_NUMBER, CLI_AT(agreement), 0, 0, "[0,100]",
      "least part of equal predictions, in percent (default: 98)"},
     {"--strict", NULL, NULL, CLI_FLAG, CLI_AT(strict), 0, 0, NULL,
      "validate: fail too if weights are no roundings of the float ones; prune: if layers keep masked rows"},
@@ -374,6 +375,27 @@ static int cli_parse_numbers(const char *command, const cli_option *option, cons
     }
 }
 
+static int cli_parse_number(const char *command, const cli_option *option, const char *text,
+                            cli_numbers *out)
+{
+    char *end = NULL;
+    const char *range = option->choices;
+    const double value = strtod(text, &end), least = strtod(range + 1, NULL);
+    const double most = strtod(strchr(range, ',') + 1, NULL);
+    const bool open = range[0] == '(', ends = range[strlen(range) - 1] == ']';
+    const bool fits = isfinite(value) && (open ? value > least : value >= least) &&
+                      (ends ? value <= most : value < most);
+    if (end == text || *end != '\0' || !fits) {
+        char upper[40] = "";
+        snprintf(upper, sizeof upper, isfinite(most) ? " and %s %g" : "", ends ? "up to" : "below", most);
+        return cli_fail_usage(command, "%s '%s': a number %s %g%s is wanted", option->name, text,
+                              open ? "above" : "of at least", least, upper);
+    }
+    out->items[0] = value;
+    out->count = 1;
+    return CLI_OK;
+}
+
 static int cli_parse_choice(const char *command, const cli_option *option, const char *text,
                             const char **out)
 {
@@ -395,6 +417,9 @@ static int cli_store(const char *command, const cli_option *option, const char *
     char *const to = (char *)args + option->offset;
     if (option->kind == CLI_INT) {
         return cli_parse_int(command, option, text, (int64_t *)(void *)to);
+    }
+    if (option->kind == CLI_NUMBER) {
+        return cli_parse_number(command, option, text, (cli_numbers *)(void *)to);
     }
     if (option->kind == CLI_NUMBERS) {
         return cli_parse_numbers(command, option, text, (cli_numbers *)(void *)to);

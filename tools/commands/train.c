@@ -171,27 +171,21 @@ static sbit_status cli_train_mask(cli_training *t, sbit_error *error)
 static int cli_train_teacher(cli_training *t, sbit_train_feature *features, sbit_train_desc *desc)
 {
     const cli_args *args = t->job.args;
-    const double part = cli_one(&args->distill, 0.5), weight = cli_one(&args->feature_weight, 10.0);
     if (args->features == NULL && args->feature_weight.count > 0) {
         return cli_fail_usage(args->command, "--feature-weight goes with --features");
     }
     if (args->teacher == NULL) {
-        return args->features == NULL ? CLI_OK
-                                      : cli_fail_usage(args->command, "--features are a teacher's: name it with "
-                                                                      "--teacher");
-    }
-    if (!(part > 0.0 && part <= 1.0)) {
-        return cli_fail_usage(args->command, "--distill %g: above 0 and up to 1 is wanted", part);
-    }
-    if (!(weight > 0.0)) {
-        return cli_fail_usage(args->command, "--feature-weight %g: above 0 is wanted", weight);
+        return args->features == NULL && args->distill.count == 0
+                   ? CLI_OK
+                   : cli_fail_usage(args->command, "%s needs a teacher: name it with --teacher",
+                                    args->features != NULL ? "--features" : "--distill");
     }
     CLI_TRY(cli_model_load(t->job.model.ctx, args->teacher, &t->teacher));
     CLI_TRY(cli_model_prepare(args, &t->teacher));
     desc->teacher = t->teacher.graph;
-    desc->distill = (float)part;
+    desc->distill = (float)cli_one(&args->distill, 0.5);
     features->student = args->features;
-    features->weight = (float)weight;
+    features->weight = (float)cli_one(&args->feature_weight, 10.0);
     desc->features = features;
     desc->feature_count = args->features != NULL ? 1 : 0;
     return CLI_OK;

@@ -311,9 +311,6 @@ static int cli_validate_run(cli_validation *v)
 {
     const cli_args *args = v->c.args;
     v->wanted = (args->agreement.count > 0 ? args->agreement.items[0] : CLI_AGREEMENT) / 100.0;
-    if (args->agreement.count > 1 || v->wanted < 0.0 || v->wanted > 1.0) {
-        return cli_fail_usage(args->command, "--agreement: one number from 0 to 100 is wanted");
-    }
     CLI_TRY(cli_validate_prove(v));
     CLI_TRY(cli_compare_run(&v->c));
     CLI_TRY(cli_validate_show(v));
