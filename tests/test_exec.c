@@ -1553,31 +1553,38 @@ static int64_t square_winograd(const sbit_session *session)
     return sbit_node_int(node.lowered, "winograd", 0);
 }
 
-/* A 1x1 Conv, 144 to 144 channels, with a bias; every `apart`th weight is not 0. What it is lowered to. */
-static int64_t run_few_weights(bool exact, int64_t apart, int32_t threads, float *y)
+/* A 1x1 Conv, 144 to 144 channels, with a bias; every `apart`th weight is not 0. */
+static void few_weights(build *b, int64_t apart)
 {
-    static float w[144 * 144], bias[144], x[144 * 7 * 10];
-    sbit_session_desc desc;
-    sbit_node_profile node;
+    static float w[144 * 144], bias[144];
     sbit_value_id in[3];
-    build b;
     fill(w, 144 * 144, 5);
-    fill(x, 144 * 7 * 10, 6);
     fill(bias, 144, 7);
     for (int64_t i = 0; i < 144 * 144; i++) {
         w[i] = i % apart == 0 ? w[i] : 0.0f;
     }
+    in[0] = build_input(b, "few", SBIT_F32, "1,144,7,10");
+    in[1] = build_constant(b, "w", SBIT_F32, "144,144,1,1", w);
+    in[2] = build_constant(b, "bias", SBIT_F32, "144", bias);
+    build_output(b, build_unary(b, "Relu", "relu", build_node(b, "Conv", "conv", in, 3, NULL, 0)));
+}
+
+/* What it is lowered to. */
+static int64_t run_few_weights(bool exact, int64_t apart, int32_t threads, float *y)
+{
+    static float x[144 * 7 * 10];
+    sbit_session_desc desc;
+    sbit_node_profile node;
+    build b;
+    fill(x, 144 * 7 * 10, 6);
     build_begin_threads(&b, 17, threads);
-    in[0] = build_input(&b, "x", SBIT_F32, "1,144,7,10");
-    in[1] = build_constant(&b, "w", SBIT_F32, "144,144,1,1", w);
-    in[2] = build_constant(&b, "bias", SBIT_F32, "144", bias);
-    build_output(&b, build_unary(&b, "Relu", "relu", build_node(&b, "Conv", "conv", in, 3, NULL, 0)));
+    few_weights(&b, apart);
     memset(&desc, 0, sizeof desc);
     desc.exact = exact;
     sbit_session *session = session_of(&b, &desc);
     int64_t nonzeros = -2;
     if (session != NULL) {
-        set_floats(session, "x", "1,144,7,10", x);
+        set_floats(session, "few", "1,144,7,10", x);
         CHECK_OK(sbit_session_run(session, &b.error), b.error);
         memcpy(y, floats_of(session, 0), 144 * 7 * 10 * sizeof(float));
         if (CHECK(sbit_session_profile(session, &node, 1) > 0)) {
@@ -2943,13 +2950,42 @@ static sbit_status build_and_run(test_heap *heap, int64_t fail_at, bool *recover
     return status;
 }
 
-TEST(every_allocation_may_fail)
+/* Likewise, where weights become a list. */
+static sbit_status build_and_run_few_weights(test_heap *heap, int64_t fail_at, bool *recovered)
+{
+    static float x[144 * 7 * 10];
+    const sbit_tensor tensor = build_tensor(SBIT_F32, "1,144,7,10", x);
+    build b;
+    sbit_ctx_desc desc;
+    sbit_session *session = NULL;
+    sbit_node_profile node;
+    memset(&b, 0, sizeof b);
+    memset(&desc, 0, sizeof desc);
+    desc.allocator = test_heap_allocator(heap);
+    CHECK_OK(sbit_ctx_create(&desc, &b.ctx, &b.error), b.error);
+    CHECK_OK(sbit_graph_create(b.ctx, 17, &b.graph, &b.error), b.error);
+    few_weights(&b, 13);
+    heap->count = 0;
+    heap->fail_at = fail_at;
+    sbit_status status = sbit_session_create(b.graph, NULL, &session, &b.error);
+    if (status == SBIT_OK) {
+        CHECK_OK(sbit_session_set_input(session, "few", &tensor, &b.error), b.error);
+        status = sbit_session_run(session, &b.error);
+        *recovered = status == SBIT_OK || sbit_session_run(session, &b.error) == SBIT_OK;
+        CHECK(sbit_session_profile(session, &node, 1) > 0 && sbit_node_int(node.lowered, "nonzeros", -1) > 0);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+    return status;
+}
+
+static void each_allocation_fails(sbit_status (*run)(test_heap *heap, int64_t fail_at, bool *recovered))
 {
     for (int64_t n = 1; n < 2000; n++) {
         test_heap heap;
         bool recovered = true;
         memset(&heap, 0, sizeof heap);
-        const sbit_status status = build_and_run(&heap, n, &recovered);
+        const sbit_status status = run(&heap, n, &recovered);
         CHECK_EQ_I64(heap.live_bytes, 0);
         CHECK_MSG(recovered, "the session is not usable after allocation %lld failed",
                   (long long)n);
@@ -2962,6 +2998,12 @@ TEST(every_allocation_may_fail)
         }
     }
     CHECK_MSG(false, "too many allocations");
+}
+
+TEST(every_allocation_may_fail)
+{
+    each_allocation_fails(build_and_run);
+    each_allocation_fails(build_and_run_few_weights);
 }
 
 /* ---- threads */

@@ -113,7 +113,6 @@ static void check_tile(const sbit__q8_kernels *kernels, const char *isa, int64_t
     tile.scale = scale;
     tile.shift = below(3) == 0 ? shift : NULL;
     tile.out_stride = stride;
-    tile.line = 0;
     tile.between = below(2) ? 4 * width * below(3) : 0;
     for (int64_t i = 0; i < rows; i++) { /* backwards */
         to[i] = (rows - 1 - i) * stride;
@@ -131,9 +130,10 @@ static void check_tile(const sbit__q8_kernels *kernels, const char *isa, int64_t
     for (int t = 0; t < 4; t++) {
         offsets[t] = below(1000);
     }
-    const int64_t step = below(2) ? 1 + below(150) : 0; /* neighbours, or anywhere */
+    const int64_t step = below(2) ? 1 + below(100) : 0, gap = below(300); /* neighbours in lines, or anywhere */
+    tile.line = step > 0 ? 4 * below(6) : 0;
     for (int64_t i = 0; i < rows; i++) {
-        row[i] = x + (step > 0 ? i * step : below(3000));
+        row[i] = x + (step > 0 ? i * step + (tile.line > 0 ? i / tile.line * gap : 0) : below(3000));
     }
     memset(got, 0x55, sizeof got);
     memset(want, 0x55, sizeof want);

@@ -5,6 +5,7 @@
 #include "../src/exec/exec_api.h"
 #include "../src/kernels/last_private.h"
 #include "../src/kernels/q8_private.h"
+#include "../src/kernels/rows_private.h"
 #include "test.h"
 
 #include <float.h> /* FLT_MAX */
@@ -179,6 +180,15 @@ static sbit__epilogue epilogue_number(int64_t number, const float *residual)
     ep.hi = number % 14 >= 7 ? 6.0f : (float)INFINITY;
     ep.residual = residual;
     return ep;
+}
+
+TEST(numbers_are_divided_up)
+{
+    for (int64_t a = -9; a <= 9; a++) {
+        for (int64_t b = 1; b <= 5; b++) {
+            CHECK_EQ_I64(sbit__div_up(a, b), ceil((double)a / (double)b));
+        }
+    }
 }
 
 /* ---- single kernels */

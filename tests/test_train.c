@@ -1117,6 +1117,7 @@ typedef struct small_data {
     float x[SMALL_COUNT * 2 * SMALL * SMALL];
     int64_t y[SMALL_COUNT];
     sbit_tensor inputs, targets;
+    sbit_batch batch; /* of all */
     sbit_feed feed;
 } small_data;
 
@@ -1135,6 +1136,11 @@ static void small_data_make(sbit_ctx *ctx, small_data *d)
     }
     d->inputs = build_like(SBIT_F32, 4, SMALL_COUNT, 2, SMALL, d->x);
     d->targets = build_like(SBIT_I64, 1, SMALL_COUNT, 0, 0, d->y);
+    memset(&d->batch, 0, sizeof d->batch);
+    d->batch.samples = SMALL_COUNT;
+    d->batch.inputs = &d->inputs;
+    d->batch.targets = &d->targets;
+    d->batch.input_count = d->batch.target_count = 1;
     desc.inputs = &d->inputs;
     desc.targets = &d->targets;
     desc.input_count = desc.target_count = 1;
@@ -1303,15 +1309,9 @@ TEST(resuming_quantized_gives_the_same_bits)
         if (t[0] != NULL && t[1] != NULL) { /* without quantizers: the loss and gradients of float */
             const sbit_train_parameter w = sbit_trainer_parameter(t[0], 0);
             sbit_train_report report[3];
-            sbit_batch batch;
-            memset(&batch, 0, sizeof batch);
-            batch.inputs = &d->inputs;
-            batch.targets = &d->targets;
-            batch.input_count = batch.target_count = 1;
-            batch.samples = SMALL_COUNT;
             for (int k = 0; k < 3; k++) {
                 sbit_trainer_enable_qat(t[0], k != 1);
-                CHECK(sbit_trainer_backward(t[0], &batch, &report[k], &error) == SBIT_OK);
+                CHECK(sbit_trainer_backward(t[0], &d->batch, &report[k], &error) == SBIT_OK);
             }
             CHECK(report[0].loss == report[2].loss && report[0].loss != report[1].loss);
             sbit_trainer *plain = NULL;
@@ -1329,8 +1329,8 @@ TEST(resuming_quantized_gives_the_same_bits)
             }
             sbit_trainer_enable_qat(t[0], false);
             CHECK(w.data.data != NULL &&
-                  sbit_trainer_backward(t[0], &batch, &report[0], &error) == SBIT_OK &&
-                  sbit_trainer_backward(plain, &batch, &report[1], &error) == SBIT_OK);
+                  sbit_trainer_backward(t[0], &d->batch, &report[0], &error) == SBIT_OK &&
+                  sbit_trainer_backward(plain, &d->batch, &report[1], &error) == SBIT_OK);
             CHECK_NEAR(report[0].loss, report[1].loss, 1e-6);
             sbit_trainer_destroy(plain);
             sbit_graph_destroy(same);
@@ -1363,18 +1363,14 @@ TEST(losses_and_settings)
     }
     const sbit_tensor wanted = build_like(SBIT_F32, 2, SMALL_COUNT, 3, 0, like);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        sbit_batch batch;
+        sbit_batch batch = d->batch;
         sbit_train_report report;
         double first = 0;
-        memset(&batch, 0, sizeof batch);
         memset(&desc, 0, sizeof desc);
         desc.loss = names[i];
         desc.learning_rate = 0.05f;
         desc.clip_value = 1.0f;
-        batch.samples = SMALL_COUNT;
-        batch.inputs = &d->inputs;
         batch.targets = i == 0 ? &d->targets : &wanted;
-        batch.input_count = batch.target_count = 1;
         if (!CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s: %s", names[i],
                        error.message)) {
             continue;
@@ -1415,7 +1411,6 @@ TEST(values_of_written_out_operators_are_computed_again)
     sbit_train_memory memory[2];
     sbit_train_report report[2];
     sbit_error error;
-    sbit_batch batch;
     CHECK(sbit_ctx_create(NULL, &ctx, &error) == SBIT_OK);
     small_data_make(ctx, d);
     CHECK(sbit_graph_create(ctx, 17, &graph, &error) == SBIT_OK);
@@ -1441,18 +1436,13 @@ TEST(values_of_written_out_operators_are_computed_again)
     x = sbit_builder_linear(&b, "fc", x, 3);
     CHECK_MSG(sbit_builder_output(&b, "logits", x) == SBIT_OK, "%s", error.message);
     memset(&desc, 0, sizeof desc);
-    memset(&batch, 0, sizeof batch);
     desc.learning_rate = 0.1f;
-    batch.inputs = &d->inputs;
-    batch.targets = &d->targets;
-    batch.input_count = batch.target_count = 1;
-    batch.samples = SMALL_COUNT;
     for (int i = 0; i < 2; i++) {
         sbit_trainer *t = NULL;
         desc.checkpoint = i == 0 ? 0 : 8;
         CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s", error.message);
-        CHECK(sbit_trainer_step(t, &batch, &report[i], &error) == SBIT_OK);
-        CHECK(sbit_trainer_step(t, &batch, &report[i], &error) == SBIT_OK);
+        CHECK(sbit_trainer_step(t, &d->batch, &report[i], &error) == SBIT_OK);
+        CHECK(sbit_trainer_step(t, &d->batch, &report[i], &error) == SBIT_OK);
         memory[i] = sbit_trainer_memory(t);
         sbit_trainer_destroy(t);
     }
@@ -1475,14 +1465,8 @@ TEST(bits_are_annealed)
     sbit_ctx *ctx = train_ctx();
     sbit_graph *graph = small_network(ctx, 3);
     small_data *d = (small_data *)malloc(sizeof *d);
-    sbit_batch batch;
     sbit_error error;
     small_data_make(ctx, d);
-    memset(&batch, 0, sizeof batch);
-    batch.inputs = &d->inputs;
-    batch.targets = &d->targets;
-    batch.input_count = batch.target_count = 1;
-    batch.samples = SMALL_COUNT;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         char text[400];
         sbit_qconfig *config = NULL;
@@ -1513,12 +1497,12 @@ TEST(bits_are_annealed)
         }
         for (int k = 0; k < 3; k++) { /* 2 and 3 bits, 8, and back */
             CHECK(sbit_trainer_set_bits(t[2], k == 1 ? 8 : 0, &error) == SBIT_OK);
-            CHECK(sbit_trainer_backward(t[2], &batch, &report, &error) == SBIT_OK);
+            CHECK(sbit_trainer_backward(t[2], &d->batch, &report, &error) == SBIT_OK);
             loss[k] = report.loss;
         }
         sbit_trainer *plain = NULL;
         CHECK(sbit_trainer_create(graph, &desc, &plain, &error) == SBIT_OK);
-        CHECK(sbit_trainer_backward(plain, &batch, &report, &error) == SBIT_OK);
+        CHECK(sbit_trainer_backward(plain, &d->batch, &report, &error) == SBIT_OK);
         exact = report.loss;
         sbit_trainer_destroy(plain);
         CHECK_MSG(loss[0] == loss[2] && loss[0] != loss[1], "%s: %.9g, %.9g, %.9g", types[i][1],
@@ -1578,11 +1562,9 @@ TEST(ranges_follow_the_batches)
     sbit_feed feed;
     sbit_train_desc desc;
     sbit_train_report report;
-    sbit_batch batch;
     sbit_error error;
     small_data_make(ctx, d);
     memset(&few, 0, sizeof few);
-    memset(&batch, 0, sizeof batch);
     memset(&desc, 0, sizeof desc);
     for (size_t i = 0; i < sizeof d->x / sizeof d->x[0]; i++) {
         little[i] = 0.05f * d->x[i];
@@ -1593,10 +1575,6 @@ TEST(ranges_follow_the_batches)
     few.input_count = 1;
     CHECK(sbit_feed_of_tensors(ctx, &few, &feed, &error) == SBIT_OK);
     CHECK(sbit_qconfig_read(ctx, text, strlen(text), &config, &error) == SBIT_OK);
-    batch.inputs = &d->inputs;
-    batch.targets = &d->targets;
-    batch.input_count = batch.target_count = 1;
-    batch.samples = SMALL_COUNT;
     desc.learning_rate = 1e-9f;
     desc.fixed_statistics = true;
     for (int k = 0; k < 4; k++) {
@@ -1608,10 +1586,10 @@ TEST(ranges_follow_the_batches)
                       sbit_trainer_create_qat(quant[k], &desc, &t[k], &error) == SBIT_OK,
                   "%s", error.message);
     }
-    CHECK(sbit_trainer_step(t[0], &batch, &report, &error) == SBIT_OK);
+    CHECK(sbit_trainer_step(t[0], &d->batch, &report, &error) == SBIT_OK);
     loss[0] = report.loss;
     for (int step = 0; step < 24; step++) {
-        CHECK(sbit_trainer_step(t[1], &batch, &report, &error) == SBIT_OK);
+        CHECK(sbit_trainer_step(t[1], &d->batch, &report, &error) == SBIT_OK);
         first = step == 0 ? report.loss : first;
         if (step == 3) {
             CHECK(sbit_trainer_save(t[1], path, &error) == SBIT_OK);
@@ -1619,7 +1597,7 @@ TEST(ranges_follow_the_batches)
         }
         if (step > 3) {
             loss[1] = report.loss;
-            CHECK(sbit_trainer_step(t[2], &batch, &report, &error) == SBIT_OK);
+            CHECK(sbit_trainer_step(t[2], &d->batch, &report, &error) == SBIT_OK);
             CHECK(report.loss == loss[1]);
         }
     }
@@ -1627,7 +1605,7 @@ TEST(ranges_follow_the_batches)
               first, loss[1], loss[0]);
     sbit_trainer_freeze_statistics(t[3], true);
     for (int step = 0; step < 3; step++) {
-        CHECK(sbit_trainer_step(t[3], &batch, &report, &error) == SBIT_OK);
+        CHECK(sbit_trainer_step(t[3], &d->batch, &report, &error) == SBIT_OK);
         CHECK_NEAR(report.loss, first, 1e-6);
     }
     for (int k = 0; k < 4; k++) {
@@ -1655,7 +1633,6 @@ TEST(dropout_is_counted)
     sbit_train_report report;
     sbit_trainer *t[2] = {NULL, NULL};
     sbit_error error;
-    sbit_batch batch;
     double loss[2][3] = {{0}};
     const char *path = SBIT_TEST_TMP "/dropout.checkpoint";
     small_data_make(ctx, d);
@@ -1667,16 +1644,11 @@ TEST(dropout_is_counted)
     x = sbit_builder_linear(&b, "fc", x, 3);
     CHECK_MSG(sbit_builder_output(&b, "logits", x) == SBIT_OK, "%s", error.message);
     memset(&desc, 0, sizeof desc);
-    memset(&batch, 0, sizeof batch);
     desc.learning_rate = 1e-9f;
-    batch.inputs = &d->inputs;
-    batch.targets = &d->targets;
-    batch.input_count = batch.target_count = 1;
-    batch.samples = SMALL_COUNT;
     for (int i = 0; i < 2; i++) {
         CHECK(sbit_trainer_create(graph, &desc, &t[i], &error) == SBIT_OK);
         for (int step = 0; step < 3; step++) {
-            CHECK(sbit_trainer_step(t[i], &batch, &report, &error) == SBIT_OK);
+            CHECK(sbit_trainer_step(t[i], &d->batch, &report, &error) == SBIT_OK);
             loss[i][step] = report.loss;
             if (i == 0 && step == 0) {
                 CHECK(sbit_trainer_save(t[0], path, &error) == SBIT_OK);
@@ -1686,9 +1658,9 @@ TEST(dropout_is_counted)
     }
     CHECK(loss[0][0] != loss[0][1] && loss[0][1] != loss[0][2]);
     CHECK(sbit_trainer_load(t[1], path, &error) == SBIT_OK);
-    CHECK(sbit_trainer_backward(t[1], &batch, &report, &error) == SBIT_OK);
+    CHECK(sbit_trainer_backward(t[1], &d->batch, &report, &error) == SBIT_OK);
     CHECK(report.loss == loss[0][1]);
-    CHECK(sbit_trainer_accumulate(t[1], &batch, &report, &error) == SBIT_OK);
+    CHECK(sbit_trainer_accumulate(t[1], &d->batch, &report, &error) == SBIT_OK);
     CHECK(report.loss != loss[0][1]); /* the mean with another draw */
     sbit_trainer_destroy(t[0]);
     sbit_trainer_destroy(t[1]);
@@ -1712,7 +1684,6 @@ TEST(dropout_is_trained_quantized)
     sbit_train_desc desc;
     sbit_train_report first, second;
     sbit_error error;
-    sbit_batch batch;
     small_data_make(ctx, d);
     CHECK(sbit_graph_create(ctx, 17, &graph, &error) == SBIT_OK);
     sbit_builder b = sbit_builder_init(graph, 5, &error);
@@ -1726,15 +1697,10 @@ TEST(dropout_is_trained_quantized)
                   sbit_quant_calc_qparams(quant, false, false, false, &error) == SBIT_OK,
               "%s", error.message);
     memset(&desc, 0, sizeof desc);
-    memset(&batch, 0, sizeof batch);
     desc.learning_rate = 1e-9f;
-    batch.inputs = &d->inputs;
-    batch.targets = &d->targets;
-    batch.input_count = batch.target_count = 1;
-    batch.samples = SMALL_COUNT;
     CHECK_MSG(sbit_trainer_create_qat(quant, &desc, &t, &error) == SBIT_OK &&
-                  sbit_trainer_step(t, &batch, &first, &error) == SBIT_OK &&
-                  sbit_trainer_step(t, &batch, &second, &error) == SBIT_OK &&
+                  sbit_trainer_step(t, &d->batch, &first, &error) == SBIT_OK &&
+                  sbit_trainer_step(t, &d->batch, &second, &error) == SBIT_OK &&
                   sbit_trainer_finish_qat(t, &error) == SBIT_OK &&
                   sbit_quant_build(quant, NULL, &built, &error) == SBIT_OK,
               "%s", error.message);
@@ -1768,16 +1734,12 @@ TEST(micro_batches_and_not_finite_values)
     sbit_batch batch;
     small_data_make(ctx, d);
     memset(&desc, 0, sizeof desc);
-    memset(&batch, 0, sizeof batch);
     desc.learning_rate = 0.1f;
     desc.fixed_statistics = true;
-    batch.inputs = &d->inputs;
-    batch.targets = &d->targets;
-    batch.input_count = batch.target_count = 1;
     for (int i = 0; i < 2; i++) {
         CHECK(sbit_trainer_create(graph, &desc, &t[i], &error) == SBIT_OK);
     }
-    batch.samples = SMALL_COUNT;
+    batch = d->batch;
     CHECK(sbit_trainer_backward(t[0], &batch, &whole, &error) == SBIT_OK);
     for (int64_t at = 0; at < SMALL_COUNT; at += 30) {
         sbit_tensor x = d->inputs, y = d->targets;
@@ -1802,9 +1764,7 @@ TEST(micro_batches_and_not_finite_values)
     sbit_trainer_destroy(t[1]);
     desc.fixed_statistics = false;
     CHECK(sbit_trainer_create(graph, &desc, &t[0], &error) == SBIT_OK);
-    batch.samples = SMALL_COUNT;
-    batch.inputs = &d->inputs;
-    batch.targets = &d->targets;
+    batch = d->batch;
     CHECK(sbit_trainer_step(t[0], &batch, NULL, &error) == SBIT_OK);
     CHECK(sbit_trainer_store(t[0], graph, &error) == SBIT_OK);
     const sbit_value_id mean = sbit_graph_find_value(graph, "n1.running_mean");
@@ -1982,18 +1942,12 @@ TEST(the_first_failed_update_is_named)
     sbit_train_desc desc;
     sbit_error error;
     sbit_trainer *t = NULL;
-    sbit_batch batch;
     small_data_make(ctx, d);
     memset(&desc, 0, sizeof desc);
-    memset(&batch, 0, sizeof batch);
     desc.optimizer = "refusing";
-    batch.samples = SMALL_COUNT;
-    batch.inputs = &d->inputs;
-    batch.targets = &d->targets;
-    batch.input_count = batch.target_count = 1;
     CHECK(sbit_optimizer_register(ctx, &optimizer, &error) == SBIT_OK);
     if (CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s", error.message)) {
-        CHECK(sbit_trainer_step(t, &batch, NULL, &error) == SBIT_ERR_STATE);
+        CHECK(sbit_trainer_step(t, &d->batch, NULL, &error) == SBIT_ERR_STATE);
         CHECK(strcmp(sbit_trainer_parameter(t, 0).name, "c1.weight") == 0);
         CHECK_CONTAINS(error.message, sbit_trainer_parameter(t, 1).name);
     }
@@ -2030,21 +1984,15 @@ TEST(frozen_parts_stay)
     sbit_train_report report, fixed;
     sbit_error error;
     sbit_trainer *t = NULL, *other = NULL;
-    sbit_batch batch;
     uint8_t keep[4 * 2 * 9];
     small_data_make(ctx, d);
     memset(&desc, 0, sizeof desc);
-    memset(&batch, 0, sizeof batch);
     memset(keep, 1, sizeof keep);
     keep[5] = 0;
     desc.learning_rate = 0.1f;
     desc.optimizer_options = "MOMENTUM: 0.9";
-    batch.samples = SMALL_COUNT;
-    batch.inputs = &d->inputs;
-    batch.targets = &d->targets;
-    batch.input_count = batch.target_count = 1;
     CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
-    CHECK(sbit_trainer_step(t, &batch, NULL, &error) == SBIT_OK);
+    CHECK(sbit_trainer_step(t, &d->batch, NULL, &error) == SBIT_OK);
     CHECK_EQ_I64((int64_t)sbit_trainer_freeze(t, "c*.weight", true), 2);
     CHECK_EQ_I64((int64_t)sbit_trainer_freeze(t, "nothing*", true), 0);
     CHECK(sbit_trainer_parameter(t, 0).frozen);
@@ -2055,8 +2003,8 @@ TEST(frozen_parts_stay)
     const float before = ((const float *)sbit_graph_value(graph, mean)->constant.data)[0];
     desc.fixed_statistics = true;
     CHECK(sbit_trainer_create(graph, &desc, &other, &error) == SBIT_OK);
-    CHECK(sbit_trainer_backward(t, &batch, &report, &error) == SBIT_OK);
-    CHECK(sbit_trainer_backward(other, &batch, &fixed, &error) == SBIT_OK);
+    CHECK(sbit_trainer_backward(t, &d->batch, &report, &error) == SBIT_OK);
+    CHECK(sbit_trainer_backward(other, &d->batch, &fixed, &error) == SBIT_OK);
     CHECK_NEAR(report.loss, fixed.loss, 1e-6);
     for (size_t i = 0; i < sbit_trainer_parameter_count(t); i++) {
         const sbit_train_parameter a = sbit_trainer_parameter(t, i);
@@ -2081,7 +2029,7 @@ TEST(frozen_parts_stay)
     for (int k = 0; k < 2; k++) {
         sbit_trainer *one = k == 0 ? t : other;
         CHECK_EQ_I64((int64_t)sbit_trainer_freeze(one, "c*.weight", false), 2);
-        CHECK(sbit_trainer_step(one, &batch, &report, &error) == SBIT_OK);
+        CHECK(sbit_trainer_step(one, &d->batch, &report, &error) == SBIT_OK);
         CHECK_NEAR(report.learning_rate, 0.03, 1e-9);
     }
     for (size_t i = 0; i < sbit_trainer_parameter_count(t); i++) {
@@ -2113,23 +2061,17 @@ TEST(averages_of_the_weights)
     sbit_train_desc desc;
     sbit_error error;
     sbit_trainer *t = NULL;
-    sbit_batch batch;
     float mean[12];
     small_data_make(ctx, d);
     memset(&desc, 0, sizeof desc);
-    memset(&batch, 0, sizeof batch);
     desc.learning_rate = 0.1f;
     desc.ema = 0.75f;
-    batch.samples = SMALL_COUNT;
-    batch.inputs = &d->inputs;
-    batch.targets = &d->targets;
-    batch.input_count = batch.target_count = 1;
     CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
     float *w = parameter_copy(t, "fc.weight");
     memcpy(mean, w, sizeof mean);
     free(w);
     for (int step = 0; step < 4; step++) {
-        CHECK(sbit_trainer_step(t, &batch, NULL, &error) == SBIT_OK);
+        CHECK(sbit_trainer_step(t, &d->batch, NULL, &error) == SBIT_OK);
         w = parameter_copy(t, "fc.weight");
         for (int i = 0; i < 12; i++) {
             mean[i] = 0.75f * mean[i] + 0.25f * w[i];
@@ -2385,14 +2327,8 @@ TEST(features_slimming_class_weights)
     sbit_train_report plain, report;
     sbit_error error;
     sbit_trainer *t = NULL;
-    sbit_batch batch;
     small_data_make(ctx, d);
     memset(&desc, 0, sizeof desc);
-    memset(&batch, 0, sizeof batch);
-    batch.samples = SMALL_COUNT;
-    batch.inputs = &d->inputs;
-    batch.targets = &d->targets;
-    batch.input_count = batch.target_count = 1;
     /* the loss without features, and the inner values of both networks */
     char inner[100];
     const sbit_node *fc = sbit_graph_node(graph, sbit_graph_find_node(graph, "fc"));
@@ -2401,12 +2337,12 @@ TEST(features_slimming_class_weights)
     desc.teacher = teacher;
     desc.fixed_statistics = true;
     CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
-    CHECK(sbit_trainer_backward(t, &batch, &plain, &error) == SBIT_OK);
+    CHECK(sbit_trainer_backward(t, &d->batch, &plain, &error) == SBIT_OK);
     sbit_trainer_destroy(t);
     desc.features = &named;
     desc.feature_count = 1;
     CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s", error.message);
-    CHECK(sbit_trainer_backward(t, &batch, &report, &error) == SBIT_OK);
+    CHECK(sbit_trainer_backward(t, &d->batch, &report, &error) == SBIT_OK);
     double distance = 0, power = 0;
     sbit_session *sessions[2];
     for (int k = 0; k < 2; k++) {
@@ -2435,7 +2371,7 @@ TEST(features_slimming_class_weights)
     /* values of one name and shape, by a glob: that one alone as before, all of them share the weight */
     named.teacher = NULL;
     CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s", error.message);
-    CHECK(sbit_trainer_backward(t, &batch, &report, &error) == SBIT_OK);
+    CHECK(sbit_trainer_backward(t, &d->batch, &report, &error) == SBIT_OK);
     CHECK_NEAR(report.loss, plain.loss + 2.0 * distance / power, 1e-5);
     sbit_trainer_destroy(t);
     double total = 0, shared = 0;
@@ -2445,7 +2381,7 @@ TEST(features_slimming_class_weights)
         const sbit_value_info *value = sbit_graph_value(graph, id);
         named.student = value != NULL ? value->name : "";
         if (value != NULL && sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK) {
-            CHECK(sbit_trainer_backward(t, &batch, &report, &error) == SBIT_OK);
+            CHECK(sbit_trainer_backward(t, &d->batch, &report, &error) == SBIT_OK);
             total += report.loss - plain.loss;
             shared += 1;
             sbit_trainer_destroy(t);
@@ -2454,7 +2390,7 @@ TEST(features_slimming_class_weights)
     CHECK(shared >= 6);
     named.student = "*";
     CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
-    CHECK(sbit_trainer_backward(t, &batch, &report, &error) == SBIT_OK);
+    CHECK(sbit_trainer_backward(t, &d->batch, &report, &error) == SBIT_OK);
     CHECK_NEAR(report.loss, plain.loss + total / shared, 1e-5);
     sbit_trainer_destroy(t);
     named.student = "no*thing";
@@ -2481,7 +2417,7 @@ TEST(features_slimming_class_weights)
         desc.learning_rate = 0.5f;
         desc.slim = k == 0 ? 0.0f : 0.01f;
         CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
-        CHECK(sbit_trainer_step(t, &batch, NULL, &error) == SBIT_OK);
+        CHECK(sbit_trainer_step(t, &d->batch, NULL, &error) == SBIT_OK);
         scale[k] = parameter_copy(t, "n1.weight");
         sbit_trainer_destroy(t);
     }
@@ -2501,7 +2437,7 @@ TEST(features_slimming_class_weights)
                                               "IGNORE: 2"};
         desc.loss_options = options[k];
         CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s", error.message);
-        CHECK(sbit_trainer_backward(t, &batch, &report, &error) == SBIT_OK);
+        CHECK(sbit_trainer_backward(t, &d->batch, &report, &error) == SBIT_OK);
         if (k < 3) {
             const double count = (SMALL_COUNT + 2 - k) / 3;
             single[k] = report.loss;
@@ -2517,7 +2453,7 @@ TEST(features_slimming_class_weights)
     }
     desc.loss_options = "WEIGHTS: [1, 2]";
     CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
-    CHECK(sbit_trainer_backward(t, &batch, NULL, &error) == SBIT_ERR_SHAPE);
+    CHECK(sbit_trainer_backward(t, &d->batch, NULL, &error) == SBIT_ERR_SHAPE);
     CHECK_CONTAINS(error.message, "3 classes, but 2 weights");
     sbit_trainer_destroy(t);
     sbit_feed_close(&d->feed);
@@ -2538,15 +2474,9 @@ TEST(groups_have_rates_and_decay)
     sbit_train_desc desc;
     sbit_error error;
     sbit_trainer *t = NULL;
-    sbit_batch batch;
     int seen[4] = {0, 0, 0, 0};
     small_data_make(ctx, d);
     memset(&desc, 0, sizeof desc);
-    memset(&batch, 0, sizeof batch);
-    batch.samples = SMALL_COUNT;
-    batch.inputs = &d->inputs;
-    batch.targets = &d->targets;
-    batch.input_count = batch.target_count = 1;
     desc.learning_rate = 0.5f;
     desc.weight_decay = 0.125f;
     desc.optimizer_options = "MOMENTUM: 0";
@@ -2557,7 +2487,7 @@ TEST(groups_have_rates_and_decay)
         const sbit_train_parameter p = sbit_trainer_parameter(t, i);
         ((float *)p.data.data)[0] = 1.0f;
     }
-    CHECK(sbit_trainer_backward(t, &batch, NULL, &error) == SBIT_OK);
+    CHECK(sbit_trainer_backward(t, &d->batch, NULL, &error) == SBIT_OK);
     const size_t count = sbit_trainer_parameter_count(t);
     float before[16], gradient[16];
     for (size_t i = 0; i < count && i < 16; i++) {
@@ -2635,13 +2565,7 @@ TEST(weights_are_dampened)
     small_data *d = (small_data *)malloc(sizeof *d);
     float *before = NULL, *after[2] = {NULL, NULL};
     sbit_error error;
-    sbit_batch batch;
     small_data_make(ctx, d);
-    memset(&batch, 0, sizeof batch);
-    batch.samples = SMALL_COUNT;
-    batch.inputs = &d->inputs;
-    batch.targets = &d->targets;
-    batch.input_count = batch.target_count = 1;
     for (int k = 0; k < 2; k++) {
         sbit_graph *graph = small_network(ctx, 3);
         sbit_qconfig *config = NULL;
@@ -2659,7 +2583,7 @@ TEST(weights_are_dampened)
                           sbit_trainer_create_qat(quant, &desc, &t, &error) == SBIT_OK,
                       "%s", error.message)) {
             before = k == 0 ? parameter_copy(t, "fc.weight") : before;
-            CHECK_MSG(sbit_trainer_step(t, &batch, NULL, &error) == SBIT_OK, "%s", error.message);
+            CHECK_MSG(sbit_trainer_step(t, &d->batch, NULL, &error) == SBIT_OK, "%s", error.message);
             after[k] = parameter_copy(t, "fc.weight");
         }
         sbit_trainer_destroy(t);

@@ -618,6 +618,12 @@ SBIT__FN size_t sbit__gemm_scratch_bytes(const sbit_ctx *ctx, const sbit__gemm *
     return (rows > panels ? rows : panels) * (size_t)(gemm->serial ? 1 : sbit_ctx_threads(ctx));
 }
 
+SBIT__FN const float *sbit__gemm_any(void)
+{
+    static const float any[1] = {0.0f};
+    return any;
+}
+
 SBIT__FN void sbit__gemm_run(sbit_ctx *ctx, const sbit__gemm *gemm, void *scratch)
 {
     sbit__gemm_job job = sbit__gemm_plan(ctx, gemm);

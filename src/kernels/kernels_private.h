@@ -180,6 +180,8 @@ SBIT__FN void sbit__gemm_pack_a(sbit_ctx *ctx, int64_t m, int64_t k, const float
 SBIT__FN void sbit__gemm_pack_b(sbit_ctx *ctx, int64_t n, int64_t k, const float *b,
                                 int64_t ldb, bool trans, float alpha, float *packed);
 SBIT__FN size_t sbit__gemm_scratch_bytes(const sbit_ctx *ctx, const sbit__gemm *gemm);
+/* Stands for a packed operand where only scratch bytes are asked for. */
+SBIT__FN const float *sbit__gemm_any(void);
 SBIT__FN void sbit__gemm_run(sbit_ctx *ctx, const sbit__gemm *gemm, void *scratch);
 
 /* >>convolution driver, 1 to 3 spatial dimensions (unused leading ones are 1), NCHW. */

@@ -133,7 +133,7 @@ static int64_t sbit__q8_alike(const sbit__conv_shape *shape, int axis, int64_t a
     const int64_t dilation = shape->dilation[axis], kernel = shape->kernel[axis];
     for (int64_t p = at; p < end; p++) {
         const int64_t base = p * shape->stride[axis] - shape->pad_begin[axis];
-        const int64_t inside = sbit__div_up(sbit__larger(shape->in[axis] - base, 0), dilation);
+        const int64_t inside = sbit__div_up(shape->in[axis] - base, dilation);
         const int64_t from = sbit__smaller(base < 0 ? sbit__div_up(-base, dilation) : 0, kernel);
         const int64_t taps = sbit__larger(sbit__smaller(inside, kernel) - from, 0);
         if (p > at && (from != *first || taps != *count)) {

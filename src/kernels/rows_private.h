@@ -75,9 +75,9 @@ SBIT__INLINE int64_t sbit__larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-SBIT__INLINE int64_t sbit__div_up(int64_t a, int64_t b) /* a >= 0, b > 0 */
+SBIT__INLINE int64_t sbit__div_up(int64_t a, int64_t b) /* b > 0 */
 {
-    return a / b + (a % b != 0 ? 1 : 0);
+    return a / b + (a % b > 0 ? 1 : 0);
 }
 
 /* >>shared by the drivers */

@@ -292,7 +292,7 @@ static void sbit__conv_grad_plan(sbit_ctx *ctx, const sbit__conv_shape *s,
     for (int32_t i = 0; i < 2; i++) { /* the last product is smaller, which may take more */
         const int64_t count = i == 0 || data->rows == 0 ? data->rows : rows % data->rows;
         sbit__conv_grad_product(s, count, &gemm);
-        gemm.packed_a = (const float *)(const void *)data; /* only sizes are asked for */
+        gemm.packed_a = sbit__gemm_any();
         const size_t bytes = gemm.n > 0 ? sbit__align64(sbit__gemm_scratch_bytes(ctx, &gemm)) : 0;
         data->gemm_bytes = bytes > data->gemm_bytes ? bytes : data->gemm_bytes;
     }

@@ -144,8 +144,6 @@ static sbit__lstm_product sbit__lstm_product_of(int64_t m, int64_t n, int64_t k,
     return p;
 }
 
-static const float sbit__lstm_any[1] = {0.0f}; /* stands for what is packed, where only sizes count */
-
 /* Sizes from types, and memory for one direction from `scratch` (NULL: only sizes); gives the
  * bytes. */
 static size_t sbit__lstm_place(const sbit_op_call *call, sbit__lstm_grad *l, char *scratch)
@@ -171,7 +169,7 @@ static size_t sbit__lstm_place(const sbit_op_call *call, sbit__lstm_grad *l, cha
     const int64_t last = l->part > 0 && l->steps % l->part != 0 ? l->steps % l->part : l->part;
     const bool packs = single && !kept && (l->whole || last * l->batch <= SBIT__LSTM_FEW);
     sbit__lstm_product serial = sbit__lstm_product_of(sbit__div_up(l->batch, l->blocks), h, 4 * h, false, false);
-    serial.packed = single ? sbit__lstm_any : NULL;
+    serial.packed = single ? sbit__gemm_any() : NULL;
     serial.serial = true;
     const sbit__gemm back = sbit__lstm_gemm(&serial);
     const struct {

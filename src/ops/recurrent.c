@@ -410,8 +410,6 @@ static sbit_status sbit__rnn_pack(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
-static const float sbit__rnn_any[1] = {0.0f}; /* stands for what is packed, where only sizes count */
-
 static size_t sbit__rnn_scratch_floats(const sbit__rnn *rnn)
 {
     const int64_t all = rnn->gates * rnn->hidden;
@@ -455,7 +453,7 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
     for (int32_t part = 0; part < 3; part++) {
         sbit__gemm gemm;
         sbit__rnn_gemm(&rnn, part, part == 0 ? rnn.steps * rnn.batch : rnn.batch, &gemm);
-        gemm.packed_b = params->packs ? sbit__rnn_any : (const float *)call->packed;
+        gemm.packed_b = params->packs ? sbit__gemm_any() : (const float *)call->packed;
         gemm.serial = part > 0 && sbit__rnn_serial(&rnn, params);
         if (gemm.m > 0 && gemm.n > 0 && gemm.k > 0) {
             const size_t bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
