@@ -372,6 +372,7 @@ static void sbit__last_pieces(const sbit__last_job *job, const sbit__last_tile *
                 piece.next = panel->next;
                 piece.ahead = sbit__smaller(panel->ahead, SBIT__LAST_PIECE);
             }
+            piece.fetches = !piece.goes_on || piece.store.residual != NULL; /* else it was just written */
             job->kernels->last_tile(&piece, pixels, row != NULL ? row + t * panel->pitch : NULL, y);
         }
     }

@@ -34,6 +34,7 @@ typedef struct sbit__last_tile {
     const float *weights;   /* [taps][depth][width]; width may be more than `columns` need */
     const float *next;      /* weights that come next, */
     int64_t ahead;          /* so many floats: fetched meanwhile */
+    bool fetches;           /* output and residual of the next rows, too */
     bool goes_on;           /* the sums begin with what the output holds, not with the bias */
     bool adds;              /* they are added to what it holds */
     const float *behind;    /* then this, of the first column; NULL: none; then the store's work */

@@ -74,14 +74,16 @@ enum {
 };
 
 /* sum: m * vectors, row after row. Meanwhile what stands from `ahead` to `end` is fetched, `step`
- * floats at a time. */
+ * floats at a time, and a row at a time where the next tile puts its sums and what it adds to them, up to
+ * out + soon_end. */
 SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
                                        const sbit__last_tile *tile, const float *const *row,
                                        int64_t first, float *out, const float *ahead,
-                                       const float *end, int64_t step)
+                                       const float *end, int64_t step, int64_t soon_end)
 {
     const int64_t lanes = SBIT__V(lanes), at = first * tile->out_step;
-    const float *w = tile->weights;
+    const float *w = tile->weights, *const residual = tile->store.residual;
+    int64_t soon = at + m * tile->out_step;
     SBIT__UNROLL for (int j = 0; j < vectors; j++)
     {
         SBIT__V(vf) bias = SBIT__V(set_f32)(0.0f);
@@ -115,6 +117,16 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
                 for (const float *last = ahead + step; ahead < end && ahead < last; ahead += 16) {
                     SBIT__PREFETCH(ahead);
                 }
+                if (soon < soon_end) {
+                    SBIT__UNROLL for (int j = 0; j < vectors; j++)
+                    {
+                        SBIT__PREFETCH(out + soon + j * lanes);
+                        if (residual != NULL) {
+                            SBIT__PREFETCH(residual + soon + j * lanes);
+                        }
+                    }
+                    soon += tile->out_step;
+                }
             }
             SBIT__V(vf) s[SBIT__V(last_v)];
             SBIT__UNROLL for (int j = 0; j < vectors; j++)
@@ -146,14 +158,15 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
 #define SBIT__LAST_CASE(m, v)                                                                      \
     case m: {                                                                                      \
         SBIT__V(vf) sum[(m) * (v)];                                                                \
-        SBIT__V(last_body)(m, v, sum, tile, row, first, out, ahead, end, step);                    \
+        SBIT__V(last_body)(m, v, sum, tile, row, first, out, ahead, end, step, soon_end);          \
         break;                                                                                     \
     }
 #define SBIT__LAST_ROWS(v, most, more)                                                             \
     SBIT__V_TARGET static void SBIT__V(last_rows##v)(int64_t m, const sbit__last_tile *tile,       \
                                                      const float *const *row, int64_t first,       \
                                                      float *out, const float *ahead,               \
-                                                     const float *end, int64_t step)               \
+                                                     const float *end, int64_t step,               \
+                                                     int64_t soon_end)                             \
     {                                                                                              \
         switch (m) {                                                                               \
             SBIT__LAST_CASE(1, v)                                                                  \
@@ -165,7 +178,7 @@ SBIT__V_INLINE void SBIT__V(last_body)(int m, int vectors, SBIT__V(vf) * sum,
             more                                                                                   \
         default: {                                                                                 \
             SBIT__V(vf) sum[(most) * (v)];                                                         \
-            SBIT__V(last_body)(most, v, sum, tile, row, first, out, ahead, end, step);             \
+            SBIT__V(last_body)(most, v, sum, tile, row, first, out, ahead, end, step, soon_end);   \
         }                                                                                          \
         }                                                                                          \
     }
@@ -193,20 +206,22 @@ SBIT__V_TARGET static void SBIT__V(last_tile)(const sbit__last_tile *tile, int64
         const float *ahead = part > 0 ? tile->next + t * part : tile->weights;
         const float *end = part == 0 || t + 1 < tiles ? ahead + part : tile->next + tile->ahead;
         m -= more > 0 && t == more ? 1 : 0;
+        const int64_t next = i + 2 * m < rows ? i + 2 * m : rows;
+        const int64_t soon_end = tile->fetches ? next * tile->out_step : 0;
         switch (vectors) {
         case 1:
-            SBIT__V(last_rows1)(m, tile, row, i, out, ahead, end, step);
+            SBIT__V(last_rows1)(m, tile, row, i, out, ahead, end, step, soon_end);
             break;
 #if SBIT__V_LAST > 2
         case 3:
-            SBIT__V(last_rows3)(m, tile, row, i, out, ahead, end, step);
+            SBIT__V(last_rows3)(m, tile, row, i, out, ahead, end, step, soon_end);
             break;
         case 4:
-            SBIT__V(last_rows4)(m, tile, row, i, out, ahead, end, step);
+            SBIT__V(last_rows4)(m, tile, row, i, out, ahead, end, step, soon_end);
             break;
 #endif
         default:
-            SBIT__V(last_rows2)(m, tile, row, i, out, ahead, end, step);
+            SBIT__V(last_rows2)(m, tile, row, i, out, ahead, end, step, soon_end);
         }
     }
 }
