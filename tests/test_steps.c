@@ -106,6 +106,71 @@ static void steps_end(steps *s)
     build_end(&s->b);
 }
 
+/* The quantization of any graph. */
+typedef struct steps_of {
+    sbit_quant *quant;
+    sbit_feed feed;
+    sbit_graph *q; /* once built */
+} steps_of;
+
+/* Takes the configuration; `batch` samples at a time (0: the default). */
+static void steps_open(steps_of *s, build *b, sbit_qconfig *config, const sbit_tensor *all, int64_t batch)
+{
+    sbit_feed_desc desc;
+    memset(s, 0, sizeof *s);
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = all;
+    desc.input_count = 1;
+    desc.batch = batch;
+    if (!b->failed) {
+        build_do(b, sbit_quant_create(b->graph, config, &s->quant, &b->error), "quant");
+        build_do(b, sbit_feed_of_tensors(b->ctx, &desc, &s->feed, &b->error), "feed");
+    }
+    sbit_qconfig_destroy(config);
+}
+
+static void steps_read(steps_of *s, build *b, const char *text, const sbit_tensor *all, int64_t batch)
+{
+    sbit_qconfig *config = NULL;
+    build_do(b, sbit_qconfig_read(b->ctx, text, strlen(text), &config, &b->error), "config");
+    steps_open(s, b, config, all, batch);
+}
+
+static bool steps_build(steps_of *s, build *b)
+{
+    return !b->failed && build_do(b, sbit_quant_calibrate(s->quant, &s->feed, &b->error), "calibrate") &&
+           build_do(b, sbit_quant_calc_qparams(s->quant, false, false, false, &b->error), "calc") &&
+           build_do(b, sbit_quant_build(s->quant, NULL, &s->q, &b->error), "build");
+}
+
+static void steps_close(steps_of *s)
+{
+    sbit_graph_destroy(s->q);
+    sbit_quant_destroy(s->quant);
+    sbit_feed_close(&s->feed);
+}
+
+/* Output 0 of a graph with the input x. */
+static void steps_output(build *b, sbit_graph *graph, const sbit_tensor *all, float *out, size_t count)
+{
+    sbit_session *session = NULL;
+    if (build_do(b, sbit_session_create(graph, NULL, &session, &b->error), "session") &&
+        build_do(b, sbit_session_set_input(session, "x", all, &b->error), "x") &&
+        build_do(b, sbit_session_run(session, &b->error), "run")) {
+        memcpy(out, sbit_session_output(session, 0)->tensor.data, count * sizeof *out);
+    }
+    sbit_session_destroy(session);
+}
+
+/* Of the graph as given, after the float steps, and quantized. */
+static void steps_three(const steps_of *s, build *b, const sbit_tensor *all, float *given, float *moved, float *quantized,
+                        size_t count)
+{
+    steps_output(b, b->graph, all, given, count);
+    steps_output(b, sbit_quant_float_graph(s->quant), all, moved, count);
+    steps_output(b, s->q, all, quantized, count);
+}
+
 static bool steps_calc(steps *s, bool asym)
 {
     return !s->b.failed &&
@@ -268,17 +333,6 @@ static void absorb_model(build *b, float *data, sbit_tensor *all)
     *all = build_tensor(SBIT_F32, "16,3,4,4", data);
 }
 
-static void absorb_run(build *b, sbit_graph *graph, const sbit_tensor *all, float *out, size_t count)
-{
-    sbit_session *session = NULL;
-    if (build_do(b, sbit_session_create(graph, NULL, &session, &b->error), "session") &&
-        build_do(b, sbit_session_set_input(session, "x", all, &b->error), "x") &&
-        build_do(b, sbit_session_run(session, &b->error), "run")) {
-        memcpy(out, sbit_session_output(session, 0)->tensor.data, count * sizeof *out);
-    }
-    sbit_session_destroy(session);
-}
-
 static double absorb_bias(const sbit_graph *graph, const char *name, int channel)
 {
     const sbit_value_id id = sbit_graph_find_value(graph, name);
@@ -294,33 +348,18 @@ TEST(biases_are_absorbed_by_the_layer_behind)
     for (int k = 0; k < 4; k++) {
         static const char *const recipes[4] = {"", "bias_absorption", "cross_layer", "cross_layer, bias_absorption"};
         build b;
-        sbit_qconfig *config = NULL;
-        sbit_quant *quant = NULL;
-        sbit_graph *q = NULL;
-        sbit_feed feed;
-        sbit_feed_desc desc;
+        steps_of s;
         sbit_tensor all;
         char text[300];
-        memset(&feed, 0, sizeof feed);
-        memset(&desc, 0, sizeof desc);
         absorb_model(&b, data, &all);
-        desc.inputs = &all;
-        desc.input_count = 1;
-        desc.batch = 5; /* the last batch is smaller */
         snprintf(text, sizeof text,
                  "STEPS: [%s]\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
                  "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 6}}\n",
                  recipes[k]);
-        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-        if (!b.failed && build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant") &&
-            build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate") &&
-            build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc") &&
-            build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build")) {
-            const sbit_graph *graph = sbit_quant_graph(quant);
-            absorb_run(&b, b.graph, &all, y[0], 16 * 64);
-            absorb_run(&b, sbit_quant_float_graph(quant), &all, y[1], 16 * 64);
-            absorb_run(&b, q, &all, y[2], 16 * 64);
+        steps_read(&s, &b, text, &all, 5); /* the last batch is smaller */
+        if (steps_build(&s, &b)) {
+            const sbit_graph *graph = sbit_quant_graph(s.quant);
+            steps_three(&s, &b, &all, y[0], y[1], y[2], 16 * 64);
             CHECK_MSG(steps_sqnr(y[0], y[1], 16 * 64) > 100.0, "%d: %.1f dB", k, steps_sqnr(y[0], y[1], 16 * 64));
             db[k] = steps_sqnr(y[0], y[2], 16 * 64);
             if (k < 2) { /* b gives nothing to c, which is padded; nor does what crosses 0 */
@@ -331,10 +370,7 @@ TEST(biases_are_absorbed_by_the_layer_behind)
                 CHECK((absorb_bias(graph, "c.bias", 2) == 22.0) == (k == 0));
             }
         }
-        sbit_graph_destroy(q);
-        sbit_quant_destroy(quant);
-        sbit_qconfig_destroy(config);
-        sbit_feed_close(&feed);
+        steps_close(&s);
         build_end(&b);
     }
     CHECK_MSG(db[1] > db[0] + 6.0 && db[3] > db[2] + 6.0, "%.1f dB, absorbed %.1f, equalized %.1f, both %.1f", db[0],
@@ -374,30 +410,18 @@ TEST(bias_absorption_keeps_the_float_model_of_odd_layers)
                                    "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n";
         const size_t count = gemm != 0 ? 8 * 4 : 8 * 64;
         build b;
-        sbit_qconfig *config = NULL;
-        sbit_quant *quant = NULL;
-        sbit_feed feed;
-        sbit_feed_desc desc;
-        memset(&feed, 0, sizeof feed);
-        memset(&desc, 0, sizeof desc);
+        steps_of s;
         memset(y, 0, sizeof y);
         absorb_odd_model(&b, gemm != 0);
         const sbit_tensor all = build_tensor(SBIT_F32, gemm != 0 ? "8,4" : "8,4,4,4", data);
-        desc.inputs = &all;
-        desc.input_count = 1;
-        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-        if (!b.failed && build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant") &&
-            build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate") &&
-            build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc")) {
-            absorb_run(&b, b.graph, &all, y[0], count);
-            absorb_run(&b, sbit_quant_float_graph(quant), &all, y[1], count);
+        steps_read(&s, &b, text, &all, 0);
+        if (steps_build(&s, &b)) {
+            steps_output(&b, b.graph, &all, y[0], count);
+            steps_output(&b, sbit_quant_float_graph(s.quant), &all, y[1], count);
             CHECK_MSG(y[0][0] != 0.0f && steps_sqnr(y[0], y[1], count) > 100.0, "gemm %d: %.1f dB", gemm,
                       steps_sqnr(y[0], y[1], count));
         }
-        sbit_quant_destroy(quant);
-        sbit_qconfig_destroy(config);
-        sbit_feed_close(&feed);
+        steps_close(&s);
         build_end(&b);
     }
 }
@@ -824,10 +848,7 @@ TEST(asym_ranges_are_those_of_quantized_inputs)
         static const char *const text = "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 16}}\n"
                                         "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 2}}\n";
         build b;
-        sbit_qconfig *config = NULL;
-        sbit_quant *quant = NULL;
-        sbit_feed feed;
-        sbit_feed_desc desc;
+        steps_of s;
         sbit_site site;
         sbit_site_change change;
         build_begin(&b, 13);
@@ -836,36 +857,29 @@ TEST(asym_ranges_are_those_of_quantized_inputs)
             build_binary(&b, "MatMul", "m", x, build_constant(&b, "w", SBIT_F32, "1,1", w));
         build_output(
             &b, build_binary(&b, "MatMul", "y", m, build_constant(&b, "v", SBIT_F32, "1,1", one)));
-        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-        build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
         const sbit_tensor all = build_tensor(SBIT_F32, "8,1", data);
-        memset(&desc, 0, sizeof desc);
-        desc.inputs = &all;
-        desc.input_count = 1;
-        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+        steps_read(&s, &b, text, &all, 0);
         memset(&change, 0, sizeof change);
         change.scale = &scale;
         change.zero_point = &zero;
-        for (size_t i = 0; !b.failed && i < sbit_quant_site_count(quant); i++) {
-            CHECK(sbit_quant_site(quant, i, &site) == SBIT_OK);
+        for (size_t i = 0; !b.failed && i < sbit_quant_site_count(s.quant); i++) {
+            CHECK(sbit_quant_site(s.quant, i, &site) == SBIT_OK);
             if (strcmp(site.tensor, "x") == 0) {
-                CHECK_OK(sbit_quant_set_site(quant, i, &change, &b.error), b.error);
+                CHECK_OK(sbit_quant_set_site(s.quant, i, &change, &b.error), b.error);
             }
         }
-        build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate");
+        build_do(&b, sbit_quant_calibrate(s.quant, &s.feed, &b.error), "calibrate");
         for (int again = 0; again < 2; again++) { /* float statistics survive an asym calculation */
             const bool now = asym == 1 && again == 0;
-            build_do(&b, sbit_quant_calc_qparams(quant, now, now, now, &b.error), "calc");
-            for (size_t i = 0; !b.failed && i < sbit_quant_site_count(quant); i++) {
-                CHECK(sbit_quant_site(quant, i, &site) == SBIT_OK);
+            build_do(&b, sbit_quant_calc_qparams(s.quant, now, now, now, &b.error), "calc");
+            for (size_t i = 0; !b.failed && i < sbit_quant_site_count(s.quant); i++) {
+                CHECK(sbit_quant_site(s.quant, i, &site) == SBIT_OK);
                 if (strcmp(site.tensor, "m") == 0) {
                     CHECK_NEAR(site.max, now ? 0.49 / 3.0 : 0.49 * 0.4, 1e-4);
                 }
             }
         }
-        sbit_feed_close(&feed);
-        sbit_quant_destroy(quant);
-        sbit_qconfig_destroy(config);
+        steps_close(&s);
         build_end(&b);
     }
 }
@@ -1254,14 +1268,9 @@ TEST(gptq_in_blocks_is_better_than_the_nearest)
     }
     for (int k = 0; k < 2; k++) {
         build b;
-        sbit_qconfig *config = NULL;
-        sbit_quant *quant = NULL;
-        sbit_feed feed;
-        sbit_feed_desc desc;
+        steps_of s;
         float q[IN * OUT];
         char text[300];
-        memset(&desc, 0, sizeof desc);
-        memset(&feed, 0, sizeof feed);
         snprintf(text, sizeof text,
                  "STEPS: [%s]\nSTEP: {GPTQ: {POSITIONS: 0}}\n"
                  "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 3, GROUP_SIZE: 16}}\n"
@@ -1272,17 +1281,11 @@ TEST(gptq_in_blocks_is_better_than_the_nearest)
         build_output(
             &b, build_binary(&b, "MatMul", "y", in, build_constant(&b, "w", SBIT_F32, "64,6", w)));
         const sbit_tensor all = build_tensor(SBIT_F32, "128,64", x);
-        desc.inputs = &all;
-        desc.input_count = 1;
-        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-        if (!b.failed &&
-            build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant") &&
-            build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate") &&
-            build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc")) {
+        steps_read(&s, &b, text, &all, 0);
+        if (steps_build(&s, &b)) {
             sbit_unit unit;
-            CHECK_EQ_I64(sbit_quant_units(quant, NULL, &unit, 1), 1);
-            build_do(&b, sbit__site_dequantized(quant, &quant->sites[unit.site], q, &b.error), "q");
+            CHECK_EQ_I64(sbit_quant_units(s.quant, NULL, &unit, 1), 1);
+            build_do(&b, sbit__site_dequantized(s.quant, &s.quant->sites[unit.site], q, &b.error), "q");
             for (int n = 0; n < ROWS * OUT; n++) {
                 double off = 0.0;
                 for (int i = 0; i < IN; i++) {
@@ -1292,9 +1295,7 @@ TEST(gptq_in_blocks_is_better_than_the_nearest)
                 form[k] += off * off;
             }
         }
-        sbit_quant_destroy(quant);
-        sbit_qconfig_destroy(config);
-        sbit_feed_close(&feed);
+        steps_close(&s);
         build_end(&b);
     }
     CHECK_MSG(form[1] < 0.7 * form[0], "%g, nearest %g", form[1], form[0]);
@@ -1435,42 +1436,18 @@ static double rotated_sqnr(build *b, const char *recipe, const char *dims, const
                            double *same)
 {
     sbit_qconfig *config = NULL;
-    sbit_quant *quant = NULL;
-    sbit_graph *q = NULL;
-    sbit_feed feed;
-    sbit_feed_desc desc;
+    steps_of s;
     static float y[3][ROTATED_ROWS * 4 * ROTATED_OUT];
-    memset(&feed, 0, sizeof feed);
     build_do(b, sbit_qconfig_create(b->ctx, "generic", &config, &b->error), "config");
     build_do(b, sbit_qconfig_set(config, "STEPS", recipe, &b->error), "set");
-    build_do(b, sbit_quant_create(b->graph, config, &quant, &b->error), "quant");
     const sbit_tensor all = build_tensor(SBIT_F32, dims, x);
-    memset(&desc, 0, sizeof desc);
-    desc.inputs = &all;
-    desc.input_count = 1;
-    build_do(b, sbit_feed_of_tensors(b->ctx, &desc, &feed, &b->error), "feed");
-    if (!b->failed) {
-        build_do(b, sbit_quant_calibrate(quant, &feed, &b->error), "calibrate");
-        build_do(b, sbit_quant_calc_qparams(quant, false, false, false, &b->error), "calc");
-        build_do(b, sbit_quant_build(quant, NULL, &q, &b->error), "build");
+    steps_open(&s, b, config, &all, 0);
+    if (steps_build(&s, b)) {
+        steps_three(&s, b, &all, y[0], y[1], y[2], rows * ROTATED_OUT);
     }
-    sbit_graph *const graphs[3] = {b->graph, sbit_quant_float_graph(quant), q};
-    for (int k = 0; k < 3 && !b->failed; k++) {
-        sbit_session *session = NULL;
-        build_do(b, sbit_session_create(graphs[k], NULL, &session, &b->error), "session");
-        build_do(b, sbit_session_set_input(session, "x", &all, &b->error), "x");
-        build_do(b, sbit_session_run(session, &b->error), "run");
-        memcpy(y[k], sbit_session_output(session, 0)->tensor.data,
-               rows * ROTATED_OUT * sizeof(float));
-        sbit_session_destroy(session);
-    }
+    steps_close(&s);
     *same = steps_sqnr(y[0], y[1], rows * ROTATED_OUT);
-    const double db = steps_sqnr(y[0], y[2], rows * ROTATED_OUT);
-    sbit_graph_destroy(q);
-    sbit_quant_destroy(quant);
-    sbit_qconfig_destroy(config);
-    sbit_feed_close(&feed);
-    return db;
+    return steps_sqnr(y[0], y[2], rows * ROTATED_OUT);
 }
 
 TEST(hadamard_turns_the_stream)
@@ -1723,15 +1700,9 @@ enum {
 static double unseen_error(const float *x, const float *w, const char *recipe, const char *weights)
 {
     build b;
-    sbit_qconfig *config = NULL;
-    sbit_graph *q = NULL;
-    sbit_feed feed;
-    sbit_feed_desc desc;
     static float y[UNSEEN_ALL * UNSEEN_OUT];
     char text[400];
     double sum = 0.0;
-    memset(&desc, 0, sizeof desc);
-    memset(&feed, 0, sizeof feed);
     snprintf(text, sizeof text,
              "PLACEMENT: residual\nSTEPS: [%s]\nSTEP: {COMPENSATE: {WEIGHTS: %s}}\n"
              "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 4}}\n"
@@ -1742,11 +1713,7 @@ static double unseen_error(const float *x, const float *w, const char *recipe, c
     build_output(
         &b, build_binary(&b, "MatMul", "y", in, build_constant(&b, "w", SBIT_F32, "64,6", w)));
     const sbit_tensor seen = build_tensor(SBIT_F32, "64,64", x), all = build_tensor(SBIT_F32, "464,64", x);
-    desc.inputs = &seen;
-    desc.input_count = 1;
-    build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-    build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-    build_do(&b, sbit_quantize(b.graph, config, &feed, &q, &b.error), "quantize");
+    sbit_graph *q = build_quantized(&b, text, &seen, 0, 0);
     if (!b.failed) {
         beside_value(&b, q, "y", &all, y);
     }
@@ -1759,8 +1726,6 @@ static double unseen_error(const float *x, const float *w, const char *recipe, c
         sum += off * off / ((UNSEEN_ALL - UNSEEN_SEEN) * UNSEEN_OUT);
     }
     sbit_graph_destroy(q);
-    sbit_qconfig_destroy(config);
-    sbit_feed_close(&feed);
     build_end(&b);
     return sum;
 }
@@ -1800,17 +1765,9 @@ TEST(compensate_fits_operators_beside_blocks)
         const bool conv = k < 3;
         static double db[3];
         build b;
-        sbit_qconfig *config = NULL;
-        sbit_quant *quant = NULL;
-        sbit_graph *q = NULL;
-        sbit_feed feed;
-        sbit_feed_desc desc;
+        steps_of s;
         char text[300];
         const sbit_tensor all = build_tensor(SBIT_F32, conv ? "24,4,8,8" : "24,64,4", data);
-        memset(&feed, 0, sizeof feed);
-        memset(&desc, 0, sizeof desc);
-        desc.inputs = &all;
-        desc.input_count = 1;
         build_begin(&b, 13);
         beside_model(&b, conv);
         snprintf(text, sizeof text,
@@ -1819,27 +1776,22 @@ TEST(compensate_fits_operators_beside_blocks)
                  "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 3}}\n"
                  "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 4}}\n",
                  kinds[k % 3]);
-        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
-        build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
-        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-        if (!b.failed &&
-            build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate") &&
-            build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc") &&
-            build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build")) {
+        steps_read(&s, &b, text, &all, 0);
+        if (steps_build(&s, &b)) {
             const size_t count = conv ? BESIDE_ROWS * 5 * 16 : BESIDE_ROWS * 64 * 4;
             beside_value(&b, b.graph, "sum", &all, y);
-            beside_value(&b, sbit_quant_float_graph(quant), k % 3 == 0 ? "sum" : "sum_beside_sum",
+            beside_value(&b, sbit_quant_float_graph(s.quant), k % 3 == 0 ? "sum" : "sum_beside_sum",
                          &all, z);
             CHECK(steps_sqnr(y, z, count) > 110.0); /* in float nothing is added */
-            beside_value(&b, q, k % 3 == 0 ? "sum" : "sum_beside_sum", &all, z);
-            beside_value(&b, q, "x_dequantized", &all, x);
+            beside_value(&b, s.q, k % 3 == 0 ? "sum" : "sum_beside_sum", &all, z);
+            beside_value(&b, s.q, "x_dequantized", &all, x);
             db[k % 3] = steps_sqnr(y, z, count);
-            CHECK_EQ_I64((int64_t)(sbit_graph_find_node(q, "sum_beside").idx != 0), k % 3 != 0);
+            CHECK_EQ_I64((int64_t)(sbit_graph_find_node(s.q, "sum_beside").idx != 0), k % 3 != 0);
             for (int r = 0; r < (conv ? 5 : 4) && k % 3 > 0; r++) { /* the scale of what the float one has */
                 static float most[5];
                 sbit_site site;
-                const sbit_value_info *w = sbit_graph_value(q, sbit_graph_find_value(q, "sum_beside.weight"));
-                CHECK_OK(sbit_quant_site(quant, beside_site(quant, "sum_beside.weight"), &site), b.error);
+                const sbit_value_info *w = sbit_graph_value(s.q, sbit_graph_find_value(s.q, "sum_beside.weight"));
+                CHECK_OK(sbit_quant_site(s.quant, beside_site(s.quant, "sum_beside.weight"), &site), b.error);
                 for (int c = 0; c < 4 && k % 3 == 1; c++) {
                     const float size = fabsf(((const float *)w->constant.data)[conv ? r * 4 + c : c * 4 + r]);
                     most[r] = c == 0 || size > most[r] ? size : most[r];
@@ -1851,10 +1803,7 @@ TEST(compensate_fits_operators_beside_blocks)
         }
         CHECK_MSG(k % 3 == 0 || db[k % 3] > db[0] + 0.3, "%d: %.2f dB, before %.2f", k, db[k % 3],
                   db[0]);
-        sbit_graph_destroy(q);
-        sbit_quant_destroy(quant);
-        sbit_qconfig_destroy(config);
-        sbit_feed_close(&feed);
+        steps_close(&s);
         build_end(&b);
     }
 }
@@ -1892,48 +1841,39 @@ TEST(compensate_puts_operators_where_they_fit)
     for (int k = 0; k < 4; k++) {
         build b;
         sbit_qconfig *config = NULL;
-        sbit_quant *quant = NULL;
-        sbit_graph *q[2] = {NULL, NULL};
-        sbit_feed feed;
-        sbit_feed_desc desc;
+        sbit_graph *other = NULL;
+        steps_of s;
         const sbit_tensor all = build_tensor(SBIT_F32, "4,8,4", x);
-        memset(&feed, 0, sizeof feed);
-        memset(&desc, 0, sizeof desc);
-        desc.inputs = &all;
-        desc.input_count = 1;
         build_begin(&b, 13);
         beside_chain(&b, k == 1);
         build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
         build_do(&b, sbit_qconfig_set(config, "EXPORT.SMALLEST_WEIGHT", k == 2 ? "20" : "0", &b.error),
                  "smallest");
         build_do(&b, sbit_qconfig_set(config, "SKIP_TRACE_MODULES", k == 3 ? "[sum2_beside]" : "[]", &b.error), "skip");
-        build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
-        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-        if (b.failed || !build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate") ||
-            !build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc") ||
-            !build_do(&b, sbit_quant_build(quant, NULL, &q[0], &b.error), "build")) {
+        steps_open(&s, &b, config, &all, 0);
+        if (!steps_build(&s, &b)) {
         } else if (k == 1) { /* 4 rows do not go into 1 */
-            CHECK_EQ_I64(sbit_graph_find_node(q[0], "mean_beside").idx, 0);
+            CHECK_EQ_I64(sbit_graph_find_node(s.q, "mean_beside").idx, 0);
         } else if (k == 2) { /* 16 weights, that would stay float and 0 */
-            CHECK_EQ_I64(sbit_graph_find_node(q[0], "sum_beside").idx, 0);
+            CHECK_EQ_I64(sbit_graph_find_node(s.q, "sum_beside").idx, 0);
         } else if (k == 3) { /* nor does a setting leave weights of 0 in the file */
-            CHECK(sbit_graph_find_node(q[0], "sum_beside").idx != 0);
-            CHECK_EQ_I64(sbit_graph_find_node(q[0], "sum2_beside").idx, 0);
-            CHECK_EQ_I64(sbit_graph_find_value(q[0], "sum2_beside_sum").idx, 0);
-            CHECK_OK(sbit_graph_validate(q[0], &b.error), b.error);
-            CHECK_OK(sbit_quant_set_quant(quant, true, true, &b.error), b.error); /* taps find all values */
+            CHECK(sbit_graph_find_node(s.q, "sum_beside").idx != 0);
+            CHECK_EQ_I64(sbit_graph_find_node(s.q, "sum2_beside").idx, 0);
+            CHECK_EQ_I64(sbit_graph_find_value(s.q, "sum2_beside_sum").idx, 0);
+            CHECK_OK(sbit_graph_validate(s.q, &b.error), b.error);
+            CHECK_OK(sbit_quant_set_quant(s.quant, true, true, &b.error), b.error); /* taps find all values */
         } else {
-            const sbit_node_id id = sbit_graph_find_node(q[0], "sum2_beside");
-            const sbit_node_id layer = sbit_graph_find_node(q[0], "c");
+            const sbit_node_id id = sbit_graph_find_node(s.q, "sum2_beside");
+            const sbit_node_id layer = sbit_graph_find_node(s.q, "c");
             if (CHECK(id.idx != 0 && layer.idx != 0)) { /* it reads what its block reads */
-                CHECK_EQ_I64(sbit_graph_node(q[0], id)->inputs[0].idx,
-                             sbit_graph_node(q[0], layer)->inputs[0].idx);
+                CHECK_EQ_I64(sbit_graph_node(s.q, id)->inputs[0].idx,
+                             sbit_graph_node(s.q, layer)->inputs[0].idx);
             }
             /* a weight that is float has no encoding - until it is given values of its grid */
             size_t size = 0;
             float w[16], kept[16];
-            sbit__site *site = &quant->sites[beside_site(quant, "sum2_beside.weight")];
-            build_do(&b, sbit_quant_save_encodings(quant, path, "aimet", &b.error), "save");
+            sbit__site *site = &s.quant->sites[beside_site(s.quant, "sum2_beside.weight")];
+            build_do(&b, sbit_quant_save_encodings(s.quant, path, "aimet", &b.error), "save");
             char *json = (char *)test_read_file(path, &size);
             remove(path);
             CHECK(json != NULL && strstr(json, "a.weight") != NULL &&
@@ -1943,20 +1883,17 @@ TEST(compensate_puts_operators_where_they_fit)
             if (CHECK(site->rounded_bytes == sizeof kept)) {
                 memcpy(kept, site->rounded, sizeof kept);
             }
-            build_do(&b, sbit__site_dequantized(quant, site, w, &b.error), "dequantized");
+            build_do(&b, sbit__site_dequantized(s.quant, site, w, &b.error), "dequantized");
             CHECK(memcmp(w, kept, sizeof w) == 0 && w[1] * w[1] > 0.0f);
-            CHECK_EQ_I64(sbit_graph_find_value(q[0], "sum2_beside.weight_quantized").idx, 0);
-            build_do(&b, sbit_quant_set_weight(quant, (size_t)(site - quant->sites), ones, &b.error),
+            CHECK_EQ_I64(sbit_graph_find_value(s.q, "sum2_beside.weight_quantized").idx, 0);
+            build_do(&b, sbit_quant_set_weight(s.quant, (size_t)(site - s.quant->sites), ones, &b.error),
                      "weight");
-            build_do(&b, sbit_quant_build(quant, NULL, &q[1], &b.error), "build");
+            build_do(&b, sbit_quant_build(s.quant, NULL, &other, &b.error), "build");
             CHECK(b.failed ||
-                  sbit_graph_find_value(q[1], "sum2_beside.weight_quantized").idx != 0);
+                  sbit_graph_find_value(other, "sum2_beside.weight_quantized").idx != 0);
         }
-        sbit_graph_destroy(q[0]);
-        sbit_graph_destroy(q[1]);
-        sbit_quant_destroy(quant);
-        sbit_qconfig_destroy(config);
-        sbit_feed_close(&feed);
+        sbit_graph_destroy(other);
+        steps_close(&s);
         build_end(&b);
     }
 }
@@ -1983,33 +1920,22 @@ static void beside_log(sbit_log_level level, const char *message, void *user)
 /* A context and beside_chain with its quantization, calibrated by `batch` rows of `all` at a time (0: the default). */
 typedef struct beside_run {
     build b;
-    sbit_qconfig *config;
-    sbit_quant *quant;
-    sbit_feed feed;
+    steps_of of;
 } beside_run;
 
 static void beside_begin(beside_run *s, const sbit_ctx_desc *ctx, const char *text, const sbit_tensor *all, int64_t batch)
 {
-    sbit_feed_desc desc;
     build *b = &s->b;
     memset(s, 0, sizeof *s);
-    memset(&desc, 0, sizeof desc);
-    desc.inputs = all;
-    desc.input_count = 1;
-    desc.batch = batch;
     build_do(b, sbit_ctx_create(ctx, &b->ctx, &b->error), "context");
     build_do(b, sbit_graph_create(b->ctx, 13, &b->graph, &b->error), "graph");
     beside_chain(b, false);
-    build_do(b, sbit_qconfig_read(b->ctx, text, strlen(text), &s->config, &b->error), "config");
-    build_do(b, sbit_quant_create(b->graph, s->config, &s->quant, &b->error), "quant");
-    build_do(b, sbit_feed_of_tensors(b->ctx, &desc, &s->feed, &b->error), "feed");
+    steps_read(&s->of, b, text, all, batch);
 }
 
 static void beside_end(beside_run *s)
 {
-    sbit_quant_destroy(s->quant);
-    sbit_qconfig_destroy(s->config);
-    sbit_feed_close(&s->feed);
+    steps_close(&s->of);
     build_end(&s->b);
 }
 
@@ -2034,9 +1960,9 @@ TEST(compensate_counts_operators_anew)
         ctx.logger.log_fn = beside_log;
         ctx.logger.user = &h;
         beside_begin(&s, &ctx, text, &all, 0);
-        more = !s.b.failed && sbit_quant_calibrate(s.quant, &s.feed, &s.b.error) == SBIT_ERR_OUT_OF_MEMORY;
+        more = !s.b.failed && sbit_quant_calibrate(s.of.quant, &s.of.feed, &s.b.error) == SBIT_ERR_OUT_OF_MEMORY;
         if (more) {
-            sbit_quant_calibrate(s.quant, &s.feed, &s.b.error);
+            sbit_quant_calibrate(s.of.quant, &s.of.feed, &s.b.error);
         }
         CHECK_MSG(!h.wrong, "allocation %d", (int)n);
         more = more && !h.wrong;
@@ -2128,12 +2054,12 @@ TEST(by_time_knows_operators_beside_blocks)
         ctx.logger.log_fn = by_time_log;
         ctx.logger.user = &warned;
         beside_begin(&s, &ctx, text, &all, 4);
-        if (!s.b.failed && build_do(&s.b, sbit_quant_calibrate(s.quant, &s.feed, &s.b.error), "calibrate") &&
-            build_do(&s.b, sbit_quant_calc_qparams(s.quant, false, false, false, &s.b.error), "calc")) {
+        if (!s.b.failed && build_do(&s.b, sbit_quant_calibrate(s.of.quant, &s.of.feed, &s.b.error), "calibrate") &&
+            build_do(&s.b, sbit_quant_calc_qparams(s.of.quant, false, false, false, &s.b.error), "calc")) {
             size_t used = 0, size = 0;
-            for (size_t i = 0; i < sbit_quant_site_count(s.quant) && k < 2; i++) {
+            for (size_t i = 0; i < sbit_quant_site_count(s.of.quant) && k < 2; i++) {
                 sbit_site site;
-                CHECK_OK(sbit_quant_site(s.quant, i, &site), s.b.error);
+                CHECK_OK(sbit_quant_site(s.of.quant, i, &site), s.b.error);
                 used += (size_t)snprintf(reasons[k] + used, sizeof reasons[k] - used, "%.1s;", site.reason);
             }
             char *json = (char *)test_read_file(path, &size);
@@ -2180,10 +2106,7 @@ TEST(smooth_quant_moves_outliers_into_weights)
         float scale[12], shift[12], w[2][12 * 9];
         build b;
         sbit_qconfig *config = NULL;
-        sbit_quant *quant = NULL;
-        sbit_graph *q = NULL;
-        sbit_feed feed;
-        sbit_feed_desc desc;
+        steps_of s;
         sbit_value_id in[3];
         const sbit_attr turned = build_int("transB", 1);
         rng = sbit_rng_seed(5);
@@ -2210,33 +2133,15 @@ TEST(smooth_quant_moves_outliers_into_weights)
         if (smooth == 1) {
             build_do(&b, sbit_qconfig_set(config, "STEPS", "[smooth_quant]", &b.error), "set");
         }
-        build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
         const sbit_tensor all = build_tensor(SBIT_F32, "48,12", x);
-        memset(&desc, 0, sizeof desc);
-        desc.inputs = &all;
-        desc.input_count = 1;
-        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-        if (!b.failed) {
-            build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate");
-            build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc");
-            build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build");
-        }
-        sbit_graph *const graphs[3] = {b.graph, sbit_quant_float_graph(quant), q};
+        steps_open(&s, &b, config, &all, 0);
         float y[3][48 * 9];
-        for (int k = 0; k < 3 && !b.failed; k++) {
-            sbit_session *session = NULL;
-            build_do(&b, sbit_session_create(graphs[k], NULL, &session, &b.error), "session");
-            build_do(&b, sbit_session_set_input(session, "x", &all, &b.error), "x");
-            build_do(&b, sbit_session_run(session, &b.error), "run");
-            memcpy(y[k], sbit_session_output(session, 0)->tensor.data, sizeof y[k]);
-            sbit_session_destroy(session);
+        if (steps_build(&s, &b)) {
+            steps_three(&s, &b, &all, y[0], y[1], y[2], 48 * 9);
         }
         CHECK(steps_sqnr(y[0], y[1], 48 * 9) > 100.0); /* the same function */
         db[smooth] = steps_sqnr(y[0], y[2], 48 * 9);
-        sbit_graph_destroy(q);
-        sbit_quant_destroy(quant);
-        sbit_qconfig_destroy(config);
-        sbit_feed_close(&feed);
+        steps_close(&s);
         build_end(&b);
     }
     CHECK_MSG(db[1] > db[0] + 15.0 && db[1] > 35.0, "%.1f dB, smoothed %.1f dB", db[0], db[1]);
@@ -2255,10 +2160,7 @@ TEST(awq_gives_fine_steps_to_weights_with_large_inputs)
         float scale[12], w[12 * 9], y[3][48 * 9];
         build b;
         sbit_qconfig *config = NULL;
-        sbit_quant *quant = NULL;
-        sbit_graph *q = NULL;
-        sbit_feed feed;
-        sbit_feed_desc desc;
+        steps_of s;
         sbit_value_id in[3];
         rng = sbit_rng_seed(6);
         for (int i = 0; i < 12; i++) {
@@ -2280,32 +2182,14 @@ TEST(awq_gives_fine_steps_to_weights_with_large_inputs)
         if (awq == 1) {
             build_do(&b, sbit_qconfig_set(config, "STEPS", "[awq]", &b.error), "set");
         }
-        build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
         const sbit_tensor all = build_tensor(SBIT_F32, "48,12", x);
-        memset(&desc, 0, sizeof desc);
-        desc.inputs = &all;
-        desc.input_count = 1;
-        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
-        if (!b.failed) {
-            build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate");
-            build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc");
-            build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build");
-        }
-        sbit_graph *const graphs[3] = {b.graph, sbit_quant_float_graph(quant), q};
-        for (int k = 0; k < 3 && !b.failed; k++) {
-            sbit_session *session = NULL;
-            build_do(&b, sbit_session_create(graphs[k], NULL, &session, &b.error), "session");
-            build_do(&b, sbit_session_set_input(session, "x", &all, &b.error), "x");
-            build_do(&b, sbit_session_run(session, &b.error), "run");
-            memcpy(y[k], sbit_session_output(session, 0)->tensor.data, sizeof y[k]);
-            sbit_session_destroy(session);
+        steps_open(&s, &b, config, &all, 0);
+        if (steps_build(&s, &b)) {
+            steps_three(&s, &b, &all, y[0], y[1], y[2], 48 * 9);
         }
         CHECK(steps_sqnr(y[0], y[1], 48 * 9) > 100.0); /* the same function */
         db[awq] = steps_sqnr(y[0], y[2], 48 * 9);
-        sbit_graph_destroy(q);
-        sbit_quant_destroy(quant);
-        sbit_qconfig_destroy(config);
-        sbit_feed_close(&feed);
+        steps_close(&s);
         build_end(&b);
     }
     CHECK_MSG(db[1] > db[0] + 1.0, "%.1f dB, with awq %.1f dB", db[0], db[1]);
