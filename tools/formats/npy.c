@@ -43,11 +43,18 @@ static int cli_npy_bytes(const cli_array *array, uint64_t offset, void *to, size
         memcpy(to, array->memory + offset, bytes);
         return CLI_OK;
     }
-    if (!cli_read_at(array->file, offset, to, bytes)) {
-        return cli_fail("'%s' cannot be read to its end: %s", array->path,
-                        ferror(array->file) ? strerror(errno) : "it became shorter");
+    FILE *file = array->file != NULL ? array->file : fopen(array->path, "rb");
+    if (file == NULL) {
+        return cli_fail("'%s' cannot be read: %s", array->path, strerror(errno));
     }
-    return CLI_OK;
+    const bool fine = cli_read_at(file, offset, to, bytes);
+    const int code = fine ? CLI_OK
+                          : cli_fail("'%s' cannot be read to its end: %s", array->path,
+                                     ferror(file) ? strerror(errno) : "it became shorter");
+    if (file != array->file) {
+        fclose(file);
+    }
+    return code;
 }
 
 int cli_npy_read(const cli_array *array, uint64_t offset, void *to, size_t bytes)

@@ -11,7 +11,7 @@ enum {
 
 /* An array in a file, or (from a compressed .npz) in memory. */
 typedef struct cli_array {
-    FILE *file; /* owned */
+    FILE *file; /* owned; NULL: opened for each read */
     unsigned char *memory;
     uint64_t start, bytes; /* of the elements in the file; in memory */
     sbit_tensor shape;     /* data NULL */

@@ -340,16 +340,10 @@ static int cli_npz_array(const char *path, uint64_t bytes, const cli_zip_entry *
                          cli_array *out)
 {
     unsigned char local[30];
-    memset(out, 0, sizeof *out);
-    out->path = path;
     if (strlen(entry->name) >= sizeof out->name) {
         return cli_fail("'%s': the name '%.60s...' is too long", path, entry->name);
     }
     memcpy(out->name, entry->name, strlen(entry->name) + 1);
-    out->file = fopen(path, "rb");
-    if (out->file == NULL) {
-        return cli_fail("'%s' cannot be read: %s", path, strerror(errno));
-    }
     if (!cli_read_at(out->file, entry->local, local, sizeof local) ||
         memcmp(local, "PK\3\4", 4) != 0) {
         return cli_fail("'%s': '%s' is damaged", path, entry->name);
@@ -369,7 +363,7 @@ static int cli_npz_array(const char *path, uint64_t bytes, const cli_zip_entry *
     return cli_npz_unpack(out, entry, at);
 }
 
-static int cli_npz_entries(const char *path, uint64_t bytes, const unsigned char *directory,
+static int cli_npz_entries(FILE *file, const char *path, uint64_t bytes, const unsigned char *directory,
                            size_t size, cli_array *out, size_t capacity, size_t *count)
 {
     size_t used = 0;
@@ -385,7 +379,11 @@ static int cli_npz_entries(const char *path, uint64_t bytes, const unsigned char
         }
         used += step;
         *count = i + 1; /* counted first: what is half open is closed too */
-        CLI_TRY(cli_npz_array(path, bytes, &entry, &out[i]));
+        out[i].path = path;
+        out[i].file = file;
+        const int code = cli_npz_array(path, bytes, &entry, &out[i]);
+        out[i].file = NULL; /* many arrays keep no file open */
+        CLI_TRY(code);
     }
     return CLI_OK;
 }
@@ -413,7 +411,7 @@ int cli_npz_open(const char *path, cli_array **out, size_t *count)
         } else if (!cli_read_at(file, directory, text, (size_t)size)) {
             code = cli_fail("'%s' cannot be read", path);
         } else {
-            code = cli_npz_entries(path, bytes, text, (size_t)size, *out, entries, count);
+            code = cli_npz_entries(file, path, bytes, text, (size_t)size, *out, entries, count);
         }
     }
     fclose(file);
