@@ -122,10 +122,16 @@ SBIT__FN sbit_status sbit__tree_set(sbit__tree *tree, const char *path, const ch
 /* Prints the tree, or only what was set, as YAML that reads back equal. */
 SBIT__FN void sbit__tree_print(const sbit__tree *tree, bool only_set,
                                void (*put)(const char *text, size_t size, void *user), void *user);
-/* A line or more for each key: sections, path, default, meaning, values. */
-SBIT__FN void sbit__tree_describe(const sbit__tree *tree, sbit__text *out);
-/* A line for each row of a kind: name and meaning. */
-SBIT__FN void sbit__row_describe(const sbit_ctx *ctx, const sbit__kind *kind, sbit__text *out);
+typedef struct sbit__described {
+    const char *title;
+    const sbit__kind *kind;
+} sbit__described;
+
+/* A line or more for each key: sections, path, default, meaning, values; then one for each row of the
+ * kinds: name and meaning. */
+SBIT__FN sbit_status sbit__tree_describe(const sbit__tree *tree, const sbit__described *kinds, size_t count,
+                                         void (*put)(const char *text, size_t size, void *user), void *user,
+                                         sbit_error *error);
 /* The options of one layer, in `arena`: those of the section and the first override whose glob
  * matches. */
 SBIT__FN sbit_status sbit__section_resolve(sbit__section *section, const sbit_graph *graph,

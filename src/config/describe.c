@@ -79,7 +79,7 @@ static bool sbit__describe_same(const sbit_options *options, const sbit_key *key
                                         key->choices != NULL ? key->choices : "");
 }
 
-SBIT__FN void sbit__tree_describe(const sbit__tree *tree, sbit__text *out)
+static void sbit__describe_tree(const sbit__tree *tree, sbit__text *out)
 {
     for (size_t i = 0; i < tree->top.count; i++) {
         sbit__describe_key(out, "", tree->top.items[i].key);
@@ -106,7 +106,7 @@ SBIT__FN void sbit__tree_describe(const sbit__tree *tree, sbit__text *out)
     }
 }
 
-SBIT__FN void sbit__row_describe(const sbit_ctx *ctx, const sbit__kind *kind, sbit__text *out)
+static void sbit__describe_rows(const sbit_ctx *ctx, const sbit__kind *kind, sbit__text *out)
 {
     const sbit_head *row;
     for (size_t i = 0; (row = sbit__row_at(ctx, kind, i)) != NULL; i++) {
@@ -114,4 +114,24 @@ SBIT__FN void sbit__row_describe(const sbit_ctx *ctx, const sbit__kind *kind, sb
             sbit__text_printf(out, "    %-18s %s\n", row->name, row->doc);
         }
     }
+}
+
+SBIT__FN sbit_status sbit__tree_describe(const sbit__tree *tree, const sbit__described *kinds, size_t count,
+                                         void (*put)(const char *text, size_t size, void *user), void *user,
+                                         sbit_error *error)
+{
+    sbit__text text;
+    sbit__text_init(&text, sbit_ctx_allocator(tree->ctx));
+    sbit__text_printf(&text, "  Keys\n");
+    sbit__describe_tree(tree, &text);
+    for (size_t i = 0; i < count; i++) {
+        sbit__text_printf(&text, "  %s\n", kinds[i].title);
+        sbit__describe_rows(tree->ctx, kinds[i].kind, &text);
+    }
+    const sbit_status status = text.failed ? sbit__fail_oom(error, text.size) : SBIT_OK;
+    if (status == SBIT_OK) {
+        put(text.data, text.size, user);
+    }
+    sbit__text_deinit(&text);
+    return status;
 }

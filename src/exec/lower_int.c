@@ -264,10 +264,8 @@ static bool sbit__int_attrs(sbit__int_build *build, const sbit_node *node)
     return true;
 }
 
-static sbit_status sbit__int_replace(sbit__lowering *lower, sbit__int_build *build,
-                                     const char *domain, const char *op_type,
-                                     const sbit_value_id *outputs, size_t output_count,
-                                     sbit_error *error)
+static sbit__lower_desc sbit__int_desc(const sbit__int_build *build, const char *domain, const char *op_type,
+                                       const sbit_value_id *outputs, size_t output_count)
 {
     sbit__lower_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -281,6 +279,15 @@ static sbit_status sbit__int_replace(sbit__lowering *lower, sbit__int_build *bui
     desc.attr_count = build->attr_count;
     desc.nodes = build->nodes;
     desc.node_count = build->node_count;
+    return desc;
+}
+
+static sbit_status sbit__int_replace(sbit__lowering *lower, sbit__int_build *build,
+                                     const char *domain, const char *op_type,
+                                     const sbit_value_id *outputs, size_t output_count,
+                                     sbit_error *error)
+{
+    const sbit__lower_desc desc = sbit__int_desc(build, domain, op_type, outputs, output_count);
     return sbit__lower_replace(lower, &desc, NULL, error);
 }
 
@@ -290,16 +297,7 @@ static sbit_status sbit__int_insert(sbit__lowering *lower, const sbit__int_build
                                     const sbit_value_id *outputs, size_t output_count,
                                     sbit_error *error)
 {
-    sbit__lower_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.domain = domain;
-    desc.op_type = op_type;
-    desc.inputs = build->inputs;
-    desc.input_count = build->input_count;
-    desc.outputs = outputs;
-    desc.output_count = output_count;
-    desc.attrs = build->attrs;
-    desc.attr_count = build->attr_count;
+    sbit__lower_desc desc = sbit__int_desc(build, domain, op_type, outputs, output_count);
     desc.nodes = &at;
     desc.node_count = 1;
     desc.at = at;

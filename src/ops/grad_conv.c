@@ -632,16 +632,26 @@ static void sbit__conv_data_grad_strided(const sbit_op_call *call, const sbit__c
     sbit__parallel_range(call->ctx, shape->batch * shape->groups, 1, sbit__conv_grad_images, &data);
 }
 
+/* *work false: there was nothing to add up. */
+static sbit_status sbit__conv_grad_begin(const sbit_op_call *call, bool data_grad, bool *work,
+                                         sbit__conv_shape *shape, sbit_error *error)
+{
+    const sbit_tensor *dy = call->in[data_grad ? 0 : 1];
+    SBIT__TRY(sbit__conv_grad_read(call, data_grad, work, shape, error));
+    *work = *work && sbit_tensor_count(call->out[0]) > 0;
+    if (*work && sbit_tensor_count(dy) == 0) {
+        memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
+        *work = false;
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__conv_data_grad_run(const sbit_op_call *call, sbit_error *error)
 {
     sbit__conv_shape shape, turned;
-    bool known = false;
-    SBIT__TRY(sbit__conv_grad_read(call, true, &known, &shape, error));
-    if (!known || sbit_tensor_count(call->out[0]) == 0) {
-        return SBIT_OK;
-    }
-    if (sbit_tensor_count(call->in[0]) == 0) {
-        memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
+    bool work = false;
+    SBIT__TRY(sbit__conv_grad_begin(call, true, &work, &shape, error));
+    if (!work) {
         return SBIT_OK;
     }
     if (call->in[0]->dtype == SBIT_F64) {
@@ -687,13 +697,9 @@ static sbit_status sbit__conv_weight_grad_prepare(const sbit_op_call *call, sbit
 static sbit_status sbit__conv_weight_grad_run(const sbit_op_call *call, sbit_error *error)
 {
     sbit__conv_shape shape;
-    bool known = false;
-    SBIT__TRY(sbit__conv_grad_read(call, false, &known, &shape, error));
-    if (!known || sbit_tensor_count(call->out[0]) == 0) {
-        return SBIT_OK;
-    }
-    if (sbit_tensor_count(call->in[1]) == 0) {
-        memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
+    bool work = false;
+    SBIT__TRY(sbit__conv_grad_begin(call, false, &work, &shape, error));
+    if (!work) {
         return SBIT_OK;
     }
     if (call->in[0]->dtype == SBIT_F64) {

@@ -78,6 +78,8 @@ SBIT__FN void sbit__g_add_node(sbit_gradient *g, const char *domain, const char 
                                const sbit_value_id *inputs, size_t input_count,
                                const sbit_attr *attrs, size_t attr_count, const bool *made,
                                sbit_value_id *outputs, size_t output_count);
+SBIT__FN void sbit__g_node(sbit_gradient *g, const char *op_type, const sbit_value_id *inputs, size_t input_count,
+                           const sbit_attr *attrs, size_t attr_count, const bool *wanted, size_t count);
 SBIT__FN sbit_value_id sbit__g_1(sbit_gradient *g, const char *op_type, sbit_value_id a);
 SBIT__FN sbit_value_id sbit__g_2(sbit_gradient *g, const char *op_type, sbit_value_id a,
                                  sbit_value_id b);

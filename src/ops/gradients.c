@@ -59,6 +59,19 @@ SBIT__FN void sbit__g_add_node(sbit_gradient *g, const char *domain, const char 
     }
 }
 
+/* An internal node whose `count` outputs are the gradients of the inputs, where `wanted` says so. */
+SBIT__FN void sbit__g_node(sbit_gradient *g, const char *op_type, const sbit_value_id *inputs, size_t input_count,
+                           const sbit_attr *attrs, size_t attr_count, const bool *wanted, size_t count)
+{
+    sbit_value_id outputs[8];
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, op_type, inputs, input_count, attrs, attr_count, wanted, outputs, count);
+    for (size_t i = 0; i < count; i++) {
+        if (wanted[i]) {
+            g->input_grads[i] = outputs[i];
+        }
+    }
+}
+
 SPARSEBIT_API sbit_value_id sbit_gradient_add(sbit_gradient *g, const char *domain,
                                               const char *op_type, const sbit_value_id *inputs,
                                               size_t input_count, const sbit_attr *attrs,
@@ -927,14 +940,9 @@ static void sbit__g_batch_norm(sbit_gradient *g, bool training, sbit_value_id me
                                      var,
                                      training && g->input_count > 5 ? g->inputs[5] : none};
     sbit_attr attrs[2];
-    sbit_value_id outputs[3];
     attrs[0] = sbit__attr_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
     attrs[1] = sbit__attr_int("training", training ? 1 : 0);
-    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs, inputs[5].idx != 0 ? 6 : 5,
-                     attrs, 2, g->wanted, outputs, 3);
-    for (int32_t i = 0; i < 3; i++) {
-        g->input_grads[i] = outputs[i];
-    }
+    sbit__g_node(g, "BatchNormGrad", inputs, inputs[5].idx != 0 ? 6 : 5, attrs, 2, g->wanted, 3);
 }
 
 SBIT__FN void sbit__grad_batch_norm(sbit_gradient *g)
@@ -992,11 +1000,7 @@ SBIT__FN void sbit__grad_layer_norm(sbit_gradient *g)
         for (int32_t i = 0; i < 3; i++) {
             wanted[i] = sbit__g_wanted(g, i);
         }
-        sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "LayerNormGrad", inputs, 3, attrs, 3, wanted,
-                         outputs, 3);
-        for (int32_t i = 0; i < g->input_count; i++) {
-            g->input_grads[i] = outputs[i];
-        }
+        sbit__g_node(g, "LayerNormGrad", inputs, 3, attrs, 3, wanted, 3);
         return;
     }
     inputs[0] = sbit__g_2(g, "Mul", dy, g->inputs[1]);

@@ -609,7 +609,7 @@ SBIT__FN void sbit__grad_deform(sbit_gradient *g)
 /* (q, k, v, past, decay, beta, dy, dstate) -> what the six inputs get */
 SBIT__FN void sbit__grad_linear_attention(sbit_gradient *g)
 {
-    sbit_value_id inputs[8], outputs[6];
+    sbit_value_id inputs[8];
     bool wanted[6];
     memset(inputs, 0, sizeof inputs);
     memcpy(inputs, g->inputs, (size_t)g->input_count * sizeof *inputs);
@@ -619,20 +619,14 @@ SBIT__FN void sbit__grad_linear_attention(sbit_gradient *g)
     for (int32_t i = 0; i < 6; i++) {
         wanted[i] = sbit__g_wanted(g, i);
     }
-    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "LinearAttentionGrad", inputs, 8, g->node->attrs,
-                     g->node->attr_count, wanted, outputs, 6);
-    for (int32_t i = 0; i < 6; i++) {
-        if (wanted[i]) {
-            g->input_grads[i] = outputs[i];
-        }
-    }
+    sbit__g_node(g, "LinearAttentionGrad", inputs, 8, g->node->attrs, g->node->attr_count, wanted, 6);
 }
 
 /* AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) -> dq, dk, dv, dmask, dpast k, dpast v
  */
 SBIT__FN void sbit__grad_attention(sbit_gradient *g)
 {
-    sbit_value_id inputs[8], outputs[6];
+    sbit_value_id inputs[8];
     bool wanted[6];
     memset(inputs, 0, sizeof inputs);
     if (!sbit__g_only_first(g)) {
@@ -644,20 +638,14 @@ SBIT__FN void sbit__grad_attention(sbit_gradient *g)
     for (int32_t i = 0; i < 6; i++) {
         wanted[i] = sbit__g_wanted(g, i) && (i == 0 || !packed);
     }
-    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "AttentionGrad", inputs, 8, g->node->attrs,
-                     g->node->attr_count, wanted, outputs, 6);
-    for (int32_t i = 0; i < 6; i++) {
-        if (wanted[i]) {
-            g->input_grads[i] = outputs[i];
-        }
-    }
+    sbit__g_node(g, "AttentionGrad", inputs, 8, g->node->attrs, g->node->attr_count, wanted, 6);
 }
 
 /* RecurrentGrad(x, W, R, B, lengths, h0, c0, P, dY, dYh, dYc) -> dx, dW, dR, dB, -, dh0, dc0, dP:
  * LSTM, GRU and RNN in every form. */
 SBIT__FN void sbit__grad_rnn(sbit_gradient *g)
 {
-    sbit_value_id inputs[11], outputs[8];
+    sbit_value_id inputs[11];
     sbit_attr attrs[SBIT__RNN_ATTRIBUTES];
     bool wanted[8];
     size_t count = 1;
@@ -673,11 +661,5 @@ SBIT__FN void sbit__grad_rnn(sbit_gradient *g)
     for (size_t i = 0; i < g->node->attr_count && count < SBIT__RNN_ATTRIBUTES; i++) {
         attrs[count++] = g->node->attrs[i];
     }
-    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "RecurrentGrad", inputs, 11, attrs, count, wanted,
-                     outputs, 8);
-    for (int32_t i = 0; i < 8; i++) {
-        if (wanted[i]) {
-            g->input_grads[i] = outputs[i];
-        }
-    }
+    sbit__g_node(g, "RecurrentGrad", inputs, 11, attrs, count, wanted, 8);
 }

@@ -312,17 +312,11 @@ static sbit_status sbit__fold_run(sbit_graph *graph, const sbit_simplify_desc *d
                                   int64_t *changes, sbit_error *error)
 {
     sbit__rewrite rw;
-    sbit_status status = SBIT_OK;
-    memset(&rw, 0, sizeof rw);
     if (!sbit__fold_any(graph)) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__facts_init(&rw.facts, graph, error));
-    rw.graph = graph;
-    rw.ctx = sbit_graph_ctx(graph);
-    rw.desc = desc;
-    rw.opset = sbit_graph_opset(graph, "");
-    status = sbit__fold_body(&rw, error);
+    SBIT__TRY(sbit__rewrite_init(&rw, graph, desc, error));
+    const sbit_status status = sbit__fold_body(&rw, error);
     sbit__facts_deinit(&rw.facts);
     *changes += rw.changes;
     return status;

@@ -60,6 +60,9 @@ typedef struct sbit__rule {
     sbit__rule_fn apply; /* adds to rw->changes */
 } sbit__rule;
 
+/* Ends with sbit__facts_deinit(&rw->facts). */
+SBIT__FN sbit_status sbit__rewrite_init(sbit__rewrite *rw, sbit_graph *graph, const sbit_simplify_desc *desc,
+                                        sbit_error *error);
 /* Gives each node to the rules of its operator, until one changes something. */
 SBIT__FN sbit_status sbit__apply_rules(sbit_graph *graph, const sbit_simplify_desc *desc,
                                        const sbit__rule *rules, size_t rule_count, int64_t *changes,

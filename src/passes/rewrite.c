@@ -67,22 +67,28 @@ static bool sbit__rules_apply(const sbit_graph *graph, const sbit__rule *rules, 
     return false;
 }
 
+SBIT__FN sbit_status sbit__rewrite_init(sbit__rewrite *rw, sbit_graph *graph, const sbit_simplify_desc *desc,
+                                        sbit_error *error)
+{
+    memset(rw, 0, sizeof *rw);
+    SBIT__TRY(sbit__facts_init(&rw->facts, graph, error));
+    rw->graph = graph;
+    rw->ctx = sbit_graph_ctx(graph);
+    rw->desc = desc;
+    rw->opset = sbit_graph_opset(graph, "");
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__apply_rules(sbit_graph *graph, const sbit_simplify_desc *desc,
                                        const sbit__rule *rules, size_t rule_count, int64_t *changes,
                                        sbit_error *error)
 {
     sbit__rewrite rw;
-    sbit_status status = SBIT_OK;
-    memset(&rw, 0, sizeof rw);
     if (!sbit__rules_apply(graph, rules, rule_count)) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__facts_init(&rw.facts, graph, error));
-    rw.graph = graph;
-    rw.ctx = sbit_graph_ctx(graph);
-    rw.desc = desc;
-    rw.opset = sbit_graph_opset(graph, "");
-    status = sbit__apply_to_nodes(&rw, rules, rule_count, error);
+    SBIT__TRY(sbit__rewrite_init(&rw, graph, desc, error));
+    const sbit_status status = sbit__apply_to_nodes(&rw, rules, rule_count, error);
     sbit__facts_deinit(&rw.facts);
     *changes += rw.changes;
     return status;

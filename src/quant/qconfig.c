@@ -630,24 +630,11 @@ SPARSEBIT_API sbit_status sbit_qconfig_describe(const sbit_qconfig *config,
                                                             void *user),
                                                 void *user, sbit_error *error)
 {
-    sbit__text text;
-    sbit__text_init(&text, sbit_ctx_allocator(config->tree.ctx));
-    sbit__text_printf(&text, "  Keys\n");
-    sbit__tree_describe(&config->tree, &text);
-    sbit__text_printf(&text, "  Observers\n");
-    sbit__row_describe(config->tree.ctx, sbit__kind_observer(), &text);
-    sbit__text_printf(&text, "  Quantizers\n");
-    sbit__row_describe(config->tree.ctx, sbit__kind_quantizer(), &text);
-    sbit__text_printf(&text, "  Steps\n");
-    sbit__row_describe(config->tree.ctx, sbit__kind_step(), &text);
-    sbit__text_printf(&text, "  Profiles\n");
-    sbit__row_describe(config->tree.ctx, sbit__kind_profile(), &text);
-    const sbit_status status = text.failed ? sbit__fail_oom(error, text.size) : SBIT_OK;
-    if (status == SBIT_OK) {
-        put(text.data, text.size, user);
-    }
-    sbit__text_deinit(&text);
-    return status;
+    const sbit__described rows[] = {{"Observers", sbit__kind_observer()},
+                                    {"Quantizers", sbit__kind_quantizer()},
+                                    {"Steps", sbit__kind_step()},
+                                    {"Profiles", sbit__kind_profile()}};
+    return sbit__tree_describe(&config->tree, rows, SBIT__COUNT_OF(rows), put, user, error);
 }
 
 static void sbit__qconfig_to_text(const char *text, size_t size, void *user)

@@ -287,22 +287,10 @@ SPARSEBIT_API sbit_status sbit_sconfig_describe(const sbit_sconfig *config,
                                                             void *user),
                                                 void *user, sbit_error *error)
 {
-    sbit__text text;
-    sbit__text_init(&text, sbit_ctx_allocator(config->tree.ctx));
-    sbit__text_printf(&text, "  Keys\n");
-    sbit__tree_describe(&config->tree, &text);
-    sbit__text_printf(&text, "  Sparsers\n");
-    sbit__row_describe(config->tree.ctx, sbit__kind_sparser(), &text);
-    sbit__text_printf(&text, "  Schedules\n");
-    sbit__row_describe(config->tree.ctx, sbit__kind_sparsity(), &text);
-    sbit__text_printf(&text, "  Searches\n");
-    sbit__row_describe(config->tree.ctx, sbit__kind_search(), &text);
-    const sbit_status status = text.failed ? sbit__fail_oom(error, text.size) : SBIT_OK;
-    if (status == SBIT_OK) {
-        put(text.data, text.size, user);
-    }
-    sbit__text_deinit(&text);
-    return status;
+    const sbit__described rows[] = {{"Sparsers", sbit__kind_sparser()},
+                                    {"Schedules", sbit__kind_sparsity()},
+                                    {"Searches", sbit__kind_search()}};
+    return sbit__tree_describe(&config->tree, rows, SBIT__COUNT_OF(rows), put, user, error);
 }
 
 SBIT__FN sbit_sconfig *sbit__sconfig_hold(sbit_sconfig *config)
