@@ -1754,6 +1754,66 @@ TEST(large_bottlenecks_run_in_strips)
     CHECK(memcmp(strips, plain, sizeof plain) == 0);
 }
 
+/* x [2,8,7,6] - 1x1 to 16, Relu - 1x1 to 20, Relu, beside 3x3 to 24, LeakyRelu - joined, or also given as they are;
+ * expected to be `side` high and wide. */
+static void run_fire(bool joined, int64_t side, float *out, char *rows, size_t capacity)
+{
+    static const int64_t pads[4] = {1, 1, 1, 1};
+    static float x[2 * 8 * 7 * 6];
+    const sbit_attr pad = build_ints("pads", pads, 4), axis = build_int("axis", 1);
+    sbit_session_desc desc;
+    sbit_value_shape shape = {{0}, 4, {2, 8, side, side}};
+    sbit_node_profile nodes[16];
+    sbit_value_id in[3], parts[2];
+    build b;
+    build_begin(&b, 17);
+    shape.id = in[0] = build_input(&b, "x", SBIT_F32, "N,8,H,W");
+    in[1] = build_weights(&b, "w0", "16,8,1,1", 1);
+    in[0] = build_unary(&b, "Relu", "relu", build_node(&b, "Conv", "squeeze", in, 2, NULL, 0));
+    in[1] = build_weights(&b, "w1", "20,16,1,1", 2);
+    in[2] = build_weights(&b, "b1", "20", 3);
+    parts[0] = build_unary(&b, "Relu", "relu1", build_node(&b, "Conv", "one", in, 3, NULL, 0));
+    in[1] = build_weights(&b, "w2", "24,16,3,3", 4);
+    parts[1] = build_unary(&b, "LeakyRelu", "leaky", build_node(&b, "Conv", "other", in, 2, &pad, 1));
+    build_output(&b, build_node(&b, "Concat", "join", parts, 2, &axis, 1));
+    if (!joined) {
+        build_output(&b, parts[0]);
+        build_output(&b, parts[1]);
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.shapes = &shape;
+    desc.shape_count = 1;
+    desc.profile = true;
+    sbit_session *session = session_of(&b, &desc);
+    rows[0] = '\0';
+    if (session != NULL) {
+        fill(x, 2 * 8 * 7 * 6, 5);
+        square_run(session, "2,8,7,6", x, out);
+        const size_t count = sbit_session_profile(session, nodes, 16);
+        for (size_t i = 0; i < count && i < 16; i++) {
+            if (nodes[i].fused_into.idx == 0) {
+                snprintf(rows + strlen(rows), capacity - strlen(rows), " %s", nodes[i].lowered->op_type);
+            }
+        }
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+/* What a Concat joins is computed where it belongs, with the same bits. */
+TEST(convolutions_that_are_joined_need_no_copies)
+{
+    static float joined[2 * 44 * 7 * 6], plain[2 * 44 * 7 * 6];
+    char rows[256];
+    for (int64_t side = 2; side <= 64; side *= 32) {
+        run_fire(false, side, plain, rows, sizeof rows);
+        CHECK_STR(rows, " ConvLast ConvLast ConvLast Concat");
+        run_fire(true, side, joined, rows, sizeof rows);
+        CHECK_STR(rows, " ConvLast JoinLast");
+        CHECK(memcmp(joined, plain, sizeof plain) == 0);
+    }
+}
+
 static sbit_status count_tap(const sbit_graph *graph, sbit_value_id id, const sbit_value *value,
                              void *user, sbit_error *error)
 {

@@ -3,7 +3,8 @@
  * Called by: lower. Calls: graph.
  * A depthwise ConvLast, with a 1x1 in front that expands its channels or a 1x1 behind that projects
  * them, or both: StripLast, where what is between them is large (lower_layout.c). The same of QConv,
- * with a 1x1 in front: QStrip.
+ * with a 1x1 in front: QStrip. A 1x1 and another convolution of the same tensor, whose results are joined
+ * (SqueezeNet's fire): JoinLast, which puts them where they belong.
  */
 #include "lower_private.h"
 
@@ -115,6 +116,55 @@ static sbit_status sbit__strip(sbit__lowering *lower, const sbit_node *node, sbi
     return sbit__lower_replace(lower, &desc, NULL, error);
 }
 
+/* >>joined */
+
+/* A dense convolution in a plane, with constant weights, whose result only a Concat looks at. */
+static bool sbit__strip_joins(const sbit__lowering *lower, const sbit_node *node)
+{
+    const sbit_type *w = node != NULL && sbit__streq(node->domain, "sbit") && sbit__streq(node->op_type, "ConvLast") &&
+                                 sbit__lower_constant(lower, node->inputs[1]) != NULL
+                         ? sbit__lower_type(lower, node->inputs[1])
+                         : NULL;
+    return w != NULL && w->rank == 4 && sbit__type_static(w) && sbit_node_int(node, "group", 1) == 1 &&
+           sbit_node_attr(node, "nonzeros") == NULL && sbit_node_int(node, "first", 0) == 0 &&
+           sbit__lower_in(node, 3).idx == 0 && sbit__lower_inner(lower, node->outputs[0], 1);
+}
+
+static sbit_status sbit__strip_join(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    static const char *const names[3] = {"activation0", "lo0", "hi0"};
+    const int64_t axis = sbit_node_int(node, "axis", 0);
+    if (!sbit__lower_is(lower, node, "Concat") || node->input_count != 2 || (axis != 3 && axis != -1)) {
+        return SBIT_OK;
+    }
+    const sbit_node *one = sbit__lower_producer(lower, node->inputs[0]);
+    const sbit_node *other = sbit__lower_producer(lower, node->inputs[1]);
+    if (!sbit__strip_joins(lower, one) || !sbit__strip_joins(lower, other) ||
+        sbit__strip_conv(lower, one, false) == NULL || one->inputs[0].idx != other->inputs[0].idx ||
+        other->attr_count + 3 > SBIT__STRIP_ATTRS) {
+        return SBIT_OK;
+    }
+    sbit_value_id inputs[5];
+    sbit_node_id nodes[3];
+    sbit__lower_desc desc;
+    sbit_attr *attrs = sbit__strip_begin(lower, other, "JoinLast", &desc);
+    sbit__strip_attrs(one, names, &desc, attrs);
+    inputs[0] = other->inputs[0];
+    inputs[1] = other->inputs[1];
+    inputs[2] = sbit__lower_in(other, 2);
+    inputs[3] = one->inputs[1];
+    inputs[4] = sbit__lower_in(one, 2);
+    nodes[0] = one->id;
+    nodes[1] = other->id;
+    nodes[2] = node->id;
+    desc.inputs = inputs;
+    desc.input_count = SBIT__COUNT_OF(inputs);
+    desc.outputs = node->outputs;
+    desc.nodes = nodes;
+    desc.node_count = SBIT__COUNT_OF(nodes);
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
 /* >>integers */
 
 /* Weights are int8 without zero points. */
@@ -190,6 +240,7 @@ static sbit_status sbit__strip_integers(sbit__lowering *lower, const sbit_node *
 
 static const sbit__lower_entry sbit__lower_strips_table[] = {
     {NULL, sbit__strip},
+    {"Concat", sbit__strip_join},
     {NULL, sbit__strip_integers},
 };
 

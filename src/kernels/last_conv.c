@@ -397,6 +397,7 @@ SBIT__FN void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_
     const sbit__last_conv *conv = job->conv;
     const sbit__conv_shape *s = &conv->shape;
     const int64_t out = s->out_channels / s->groups, terms = conv->taps * conv->depth;
+    const int64_t pitch = sbit__last_pitch(conv);
     sbit__last_tile tile;
     int64_t number = 0;
     memset(&tile, 0, sizeof tile);
@@ -406,10 +407,10 @@ SBIT__FN void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_
     tile.shift = shift;
     tile.x = job->x + first_pixel * s->in_channels;
     tile.x_step = s->in_channels;
-    tile.out_step = s->out_channels;
+    tile.out_step = pitch;
     tile.store = job->store;
     for (int64_t first = 0; first < out; number++) {
-        const int64_t at = first_pixel * s->out_channels + group * out + first;
+        const int64_t at = first_pixel * pitch + group * out + first;
         tile.width = sbit__last_panel(job->kernels, out - first);
         tile.columns = sbit__smaller(out - first, tile.width);
         tile.weights = job->packed + (group * conv->columns + first) * terms;
@@ -424,7 +425,7 @@ SBIT__FN void sbit__last_panels(const sbit__last_job *job, int64_t group, int64_
         tile.next = tile.ahead > 0 ? tile.weights + (next - first) * terms : NULL;
         if (number % conv->parts == part) {
             sbit__last_pieces(job, &tile, pixels, row, job->y + at);
-            sbit__last_activate(job, pixels, tile.columns, s->out_channels, job->y + at);
+            sbit__last_activate(job, pixels, tile.columns, pitch, job->y + at);
         }
         first += tile.width;
     }

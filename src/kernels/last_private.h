@@ -190,6 +190,8 @@ typedef struct sbit__last_conv {
     bool sparse;            /* weights of 0 are left out: given, without groups */
     int64_t nonzeros;       /* those that are there, if sparse: given, less than 2^31 */
     bool first;             /* x has its channels first: given, without groups and dilation along the last axis */
+    int64_t pitch;          /* floats between pixels of the output: given, 0: as many as it has channels; more of
+                               dense weights only, without groups, residual and `first` */
     bool depthwise, merges, stem; /* see last_conv.c */
     int64_t taps, depth;            /* of a tile */
     int64_t columns;                /* of a group, with what panels are filled up with */
@@ -200,6 +202,10 @@ typedef struct sbit__last_conv {
     size_t packed_bytes, scratch_bytes;
 } sbit__last_conv;
 
+SBIT__INLINE int64_t sbit__last_pitch(const sbit__last_conv *conv)
+{
+    return conv->pitch > 0 ? conv->pitch : conv->shape.out_channels;
+}
 SBIT__FN bool sbit__last_may_winograd(const sbit__conv_shape *shape);
 /* What is given is set. Packed weights depend on kernel, channels, groups, dilation and zeros alone. */
 SBIT__FN void sbit__last_conv_plan(const sbit_ctx *ctx, sbit__last_conv *conv);

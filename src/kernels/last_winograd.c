@@ -196,7 +196,7 @@ static void sbit__winograd_panel(const sbit__winograd_unit *unit, int64_t first,
     const sbit__last_job *job = unit->job;
     const sbit__conv_shape *s = &job->conv->shape;
     const int64_t m = job->conv->winograd, places = (m + 2) * (m + 2), c = s->in_channels;
-    const int64_t out = s->out_channels, step = sbit__winograd_step(unit->tiles, width);
+    const int64_t out = sbit__last_pitch(job->conv), step = sbit__winograd_step(unit->tiles, width);
     const int64_t v_step = sbit__winograd_step(unit->tiles, c);
     const bool fetches = job->conv->blocks <= 4;
     sbit__last_tile tile;

@@ -9,6 +9,9 @@
  *                      depthwise one, of the one before and the one behind (which may be absent), what
  *                      is added to the result; attributes: the depthwise one's, and the others' activation,
  *                      lo and hi with 0 or 2 behind their names
+ *   JoinLast           two ConvLast of the same tensor, the first of them 1x1, and their channels side by side.
+ *                      Inputs: x, weight and bias of the second, of the 1x1; attributes: the second's, and
+ *                      the 1x1's activation, lo and hi with 0 behind their names
  *   MaxPoolLast        without indices
  *   AveragePoolLast, GlobalAveragePoolLast
  *   ShuffleLast        two tensors of the same type: their channels by turns; in one output, or the
@@ -159,23 +162,27 @@ static bool sbit__strip_known(const sbit_op_call *call)
     return known;
 }
 
+/* Channels and kernel of a convolution in a plane. */
+static void sbit__last_weights(const sbit_type *w, bool depthwise, sbit__conv_shape *s)
+{
+    s->batch = 1;
+    s->groups = depthwise ? w->dims[0].value : 1;
+    s->out_channels = w->dims[0].value;
+    s->in_channels = depthwise ? s->groups : w->dims[1].value;
+    for (int k = 0; k < 3; k++) {
+        s->in[k] = s->out[k] = s->stride[k] = s->dilation[k] = 1;
+        s->kernel[k] = k == 0 ? 1 : w->dims[k + 1].value;
+    }
+}
+
 /* Channels and kernels. */
 static void sbit__strip_weights(const sbit_op_call *call, sbit__last_strip *plan)
 {
     memset(plan, 0, sizeof *plan);
     for (int32_t i = 0; i < 3; i++) {
-        sbit__conv_shape *s = &plan->conv[i].shape;
         const sbit_type *w = sbit__in_type(call, sbit__strip_weight(i));
-        if (w == NULL) {
-            continue;
-        }
-        s->batch = 1;
-        s->groups = i == 1 ? w->dims[0].value : 1;
-        s->out_channels = w->dims[0].value;
-        s->in_channels = i == 1 ? s->groups : w->dims[1].value;
-        for (int k = 0; k < 3; k++) {
-            s->in[k] = s->out[k] = s->stride[k] = s->dilation[k] = 1;
-            s->kernel[k] = k == 0 ? 1 : w->dims[k + 1].value;
+        if (w != NULL) {
+            sbit__last_weights(w, i == 1, &plan->conv[i].shape);
         }
     }
 }
@@ -316,6 +323,135 @@ static int64_t sbit__strip_macs(const sbit_op_call *call)
             const int64_t more = sbit__window_macs(&at[i], w);
             macs = more > INT64_MAX - macs ? INT64_MAX : macs + more;
         }
+    }
+    return macs;
+}
+
+/* >>joined: two convolutions into one tensor */
+
+typedef struct sbit__join_params {
+    sbit__last_conv plan[2]; /* the 1x1, the other */
+    sbit__epilogue epilogue[2];
+} sbit__join_params;
+
+/* The input that is the weight of convolution i; its bias follows. */
+static int32_t sbit__join_weight(int32_t i)
+{
+    return i == 0 ? 3 : 1;
+}
+
+/* The types of x and of the weights are known. */
+static bool sbit__join_known(const sbit_op_call *call)
+{
+    bool known = true;
+    for (int32_t i = 0; i < 4; i += i == 0 ? 1 : 2) {
+        const sbit_type *type = sbit__in_type(call, i);
+        known = known && type != NULL && sbit__type_static(type) && type->rank == 4;
+    }
+    return known;
+}
+
+static sbit_status sbit__join_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 5, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x1e, 0, error));
+    SBIT__TRY(sbit__last_infer_as(call, "Conv", 11, 3, error));
+    sbit_type *out = call->out_type[0];
+    if (out != NULL && out->rank == 4) {
+        out->dims[3] = sbit__dim_add(call->in_type[3]->dims[0], out->dims[3]);
+    }
+    return sbit__epilogue_check(call, 5, error);
+}
+
+/* Weights are constants (exec/lower_strips.c): those of the 1x1, packed, then of the other. */
+static sbit_status sbit__join_pack(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__last_conv plan[2];
+    memset(plan, 0, sizeof plan);
+    if (sbit__in(call, 1) == NULL || sbit__in(call, 3) == NULL || !sbit__conv_weights(call, &plan[1].shape)) {
+        return SBIT_OK;
+    }
+    sbit__last_weights(call->in_type[3], false, &plan[0].shape);
+    sbit__last_conv_plan(call->ctx, &plan[0]);
+    sbit__last_conv_plan_of(call, &plan[1]);
+    void *packed = call->alloc_packed(call, plan[0].packed_bytes + plan[1].packed_bytes);
+    if (packed == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    for (int32_t i = 0; i < 2; i++) {
+        const int32_t from = sbit__join_weight(i);
+        sbit__last_conv_pack(call->ctx, &plan[i], (const float *)call->in[from]->data, (float *)packed);
+        call->release_input(call, from);
+        packed = (char *)packed + plan[i].packed_bytes;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__join_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    static const int32_t inputs[3] = {0, 1, 2};
+    static const char *const names[2][3] = {{"activation0", "lo0", "hi0"}, {"activation", "lo", "hi"}};
+    sbit__q_view view;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__join_known(call)) {
+        return SBIT_OK;
+    }
+    sbit__join_params *params = (sbit__join_params *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    memset(params, 0, sizeof *params);
+    sbit__conv_shape *one = &params->plan[0].shape, *other = &params->plan[1].shape;
+    sbit__q_view_init(call, "Conv", 11, inputs, 3, true, &view);
+    SBIT__TRY(sbit__conv_shape_of(&view.call, other, error));
+    sbit__last_weights(call->in_type[3], false, one);
+    if (memcmp(other->in, other->out, sizeof other->in) != 0 || one->in_channels != other->in_channels) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the convolutions do not fit");
+    }
+    one->batch = other->batch;
+    memcpy(one->in, other->in, sizeof one->in);
+    memcpy(one->out, other->out, sizeof one->out);
+    for (int i = 0; i < 2; i++) {
+        params->plan[i].pitch = one->out_channels + other->out_channels;
+        sbit__epilogue_read_as(call, names[i], &params->epilogue[i]);
+    }
+    sbit__last_conv_plan(call->ctx, &params->plan[0]);
+    sbit__last_conv_plan_of(call, &params->plan[1]);
+    const size_t a = params->plan[0].scratch_bytes, b = params->plan[1].scratch_bytes;
+    *call->scratch_bytes = a > b ? a : b;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__join_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__join_params *params = (const sbit__join_params *)call->params;
+    const void *packed = call->packed;
+    if (params == NULL || packed == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    float *y = (float *)call->out[0]->data;
+    for (int32_t i = 0; i < 2; i++) {
+        const sbit__last_conv *plan = &params->plan[i];
+        const sbit_tensor *bias = sbit__in(call, sbit__join_weight(i) + 1);
+        sbit__last_conv_run(call->ctx, plan, (const float *)call->in[0]->data, (const float *)packed,
+                            bias != NULL ? (const float *)bias->data : NULL, &params->epilogue[i], y,
+                            call->scratch);
+        packed = (const char *)packed + plan->packed_bytes;
+        y += plan->shape.out_channels;
+    }
+    return SBIT_OK;
+}
+
+static int64_t sbit__join_macs(const sbit_op_call *call)
+{
+    sbit_type out = *call->out_type[0];
+    int64_t macs = 0;
+    for (int32_t i = 0; i < 2 && out.rank == 4; i++) {
+        const sbit_type *w = call->in_type[sbit__join_weight(i)];
+        out.dims[3] = w->dims[0];
+        const int64_t more = sbit__window_macs(&out, w);
+        macs = more > INT64_MAX - macs ? INT64_MAX : macs + more;
     }
     return macs;
 }
@@ -495,6 +631,8 @@ static const sbit_op_row sbit__last_rows[] = {
                    sbit__last_conv_prepare, sbit__last_conv_op_run, sbit__last_conv_macs),
     SBIT__LAST_ROW("StripLast", sbit__strip_pack, sbit__strip_infer, sbit__strip_prepare,
                    sbit__strip_run, sbit__strip_macs),
+    SBIT__LAST_ROW("JoinLast", sbit__join_pack, sbit__join_infer, sbit__join_prepare, sbit__join_run,
+                   sbit__join_macs),
     SBIT__LAST_POOL("MaxPoolLast"),
     SBIT__LAST_POOL("AveragePoolLast"),
     SBIT__LAST_POOL("GlobalAveragePoolLast"),
