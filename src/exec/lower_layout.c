@@ -14,6 +14,7 @@
 #define SBIT__LAYOUT_OUTPUTS 24
 #define SBIT__LAYOUT_ATTRS 16
 #define SBIT__LAYOUT_WINOGRAD 16             /* channels, at least */
+#define SBIT__LAYOUT_WINOGRAD_OUT 8          /* the same of those that come out: a vector takes as long */
 #define SBIT__LAYOUT_LARGE (768 * 1024)       /* bytes that had better not lie in memory */
 #define SBIT__LAYOUT_QLARGE (64 * 1024)      /* bytes of integers, which would be copied, too */
 #define SBIT__LAYOUT_USES 64                  /* of weights, among which a gradient is looked for */
@@ -640,7 +641,7 @@ static int64_t sbit__layout_winograd(const sbit__lowering *lower, const sbit_nod
     const sbit_type *w = sbit__lower_type(lower, node->inputs[1]);
     if (lower->exact || x->rank != 4 || w->rank != 4 || sbit_node_int(node, "group", 1) != 1 ||
         sbit__layout_dim(w, 2, 0) != 3 || sbit__layout_dim(w, 3, 0) != 3 ||
-        sbit__layout_dim(w, 1, 0) < SBIT__LAYOUT_WINOGRAD || sbit__layout_dim(w, 0, 0) < SBIT__LAYOUT_WINOGRAD) {
+        sbit__layout_dim(w, 1, 0) < SBIT__LAYOUT_WINOGRAD || sbit__layout_dim(w, 0, 0) < SBIT__LAYOUT_WINOGRAD_OUT) {
         return 0;
     }
     for (size_t i = 0; i < SBIT__COUNT_OF(ones); i++) {
@@ -1034,6 +1035,7 @@ static const sbit__lower_entry sbit__lower_last_table[] = {
 #undef SBIT__LAYOUT_OUTPUTS
 #undef SBIT__LAYOUT_ATTRS
 #undef SBIT__LAYOUT_WINOGRAD
+#undef SBIT__LAYOUT_WINOGRAD_OUT
 #undef SBIT__LAYOUT_LARGE
 #undef SBIT__LAYOUT_QLARGE
 #undef SBIT__LAYOUT_USES
