@@ -407,7 +407,8 @@ SBIT__V_INLINE void SBIT__V(last_line)(int pixels, int taps, int stride, const s
         }
         SBIT__UNROLL16 for (int j = 0; j < (pixels - 1) * stride + taps; j++)
         {
-            const SBIT__V(vf) v = SBIT__V(load_f32)(from + j * d->tap_step, lanes);
+            SBIT__V(vf) v = SBIT__V(load_f32)(from + j * d->tap_step, lanes);
+            SBIT__HELD(v);
             SBIT__UNROLL for (int t = 0; t < taps; t++)
             {
                 const int i = (j - t) / stride;

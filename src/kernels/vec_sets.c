@@ -39,6 +39,13 @@
 #define SBIT__OPAQUE(pointer) ((void)(pointer))
 #endif
 
+/* A vector stays in a register: gcc would read it anew for each of its uses. */
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+#define SBIT__HELD(vector) __asm__("" : "+x"(vector))
+#else
+#define SBIT__HELD(vector) ((void)(vector))
+#endif
+
 /* Less than a vector: no call (memcpy), before which all vectors would go to the stack. */
 SBIT__INLINE void sbit__v_bytes(uint8_t *y, int64_t n, uint64_t bytes)
 {
