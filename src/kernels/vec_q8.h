@@ -10,6 +10,7 @@
 /* What bytes are made with. */
 typedef struct SBIT__V(q8_bounds) {
     SBIT__V(vb) zero, lo, hi; /* zero: of 16 bits */
+    bool plain;               /* no zero point, and bounds that bytes have anyway */
 } SBIT__V(q8_bounds);
 
 SBIT__V_INLINE SBIT__V(q8_bounds) SBIT__V(q8_bounds_of)(const sbit__q8_store *store)
@@ -18,12 +19,16 @@ SBIT__V_INLINE SBIT__V(q8_bounds) SBIT__V(q8_bounds_of)(const sbit__q8_store *st
     bounds.zero = SBIT__V(set_words)((int16_t)store->zero);
     bounds.lo = SBIT__V(set_bytes)((uint8_t)store->lo);
     bounds.hi = SBIT__V(set_bytes)((uint8_t)store->hi);
+    bounds.plain = store->zero == 0 && store->lo == 0 && store->hi == 255;
     return bounds;
 }
 
 /* Integers without their zero point to bytes in narrow's order. */
 SBIT__V_INLINE SBIT__V(vb) SBIT__V(q8_narrow)(const SBIT__V(q8_bounds) * bounds, const SBIT__V(vi) * q)
 {
+    if (bounds->plain) {
+        return SBIT__V(narrow)(q[0], q[1], q[2], q[3], SBIT__V(set_words)(0));
+    }
     const SBIT__V(vb) bytes = SBIT__V(narrow)(q[0], q[1], q[2], q[3], bounds->zero);
     return SBIT__V(max_bytes)(bounds->lo, SBIT__V(min_bytes)(bounds->hi, bytes));
 }
