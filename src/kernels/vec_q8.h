@@ -36,16 +36,14 @@ SBIT__V_INLINE SBIT__V(vb) SBIT__V(q8_narrow)(const SBIT__V(q8_bounds) * bounds,
 /* Four vectors, of rows of 4 or 2, times scale, + shift unless NULL, to bytes in narrow's order.
  * Nothing has to be bounded before that: store->fits. */
 SBIT__V_INLINE SBIT__V(vb)
-    SBIT__V(q8_bytes)(const SBIT__V(q8_bounds) * bounds, int vectors, const float *scale,
+    SBIT__V(q8_bytes)(const SBIT__V(q8_bounds) * bounds, int vectors, const SBIT__V(vf) * scale,
                       const float *shift, const SBIT__V(vi) * sum)
 {
     const int64_t lanes = SBIT__V(lanes);
     SBIT__V(vi) q[4];
     SBIT__UNROLL for (int j = 0; j < 4; j++)
     {
-        SBIT__V(vf)
-        f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[j]),
-                             SBIT__V(load_f32)(scale + j % vectors * lanes, lanes));
+        SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[j]), scale[j % vectors]);
         if (shift != NULL) {
             f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(shift + j % vectors * lanes, lanes));
         }
@@ -131,8 +129,13 @@ SBIT__V_INLINE void SBIT__V(q8_put_bytes)(int m, int vectors, const sbit__q8_til
                                           const SBIT__V(vi) * sum, uint8_t *out, int64_t at)
 {
     const int64_t lanes = SBIT__V(lanes), stride = tile->out_stride, columns = tile->columns;
-    const float *scale = tile->scale, *shift = tile->shift;
+    const float *shift = tile->shift;
     const SBIT__V(q8_bounds) bounds = SBIT__V(q8_bounds_of)(&tile->store);
+    SBIT__V(vf) scale[4]; /* read once: loads are what a tile of few terms waits for */
+    SBIT__UNROLL for (int j = 0; j < vectors; j++)
+    {
+        scale[j] = SBIT__V(load_f32)(tile->scale + j * lanes, lanes);
+    }
     SBIT__UNROLL16 for (int i = 0; i < m; i += 4 / vectors)
     {
         const SBIT__V(vb) bytes = SBIT__V(in_order)(
@@ -385,27 +388,29 @@ SBIT__V_INLINE SBIT__V(q8_quads) SBIT__V(q8_turn)(const uint8_t *x, const int64_
     return q;
 }
 
-/* sum: share after share */
-SBIT__V_INLINE void SBIT__V(q8_quad)(int shares, const sbit__q8_depthwise *d, int64_t first,
-                                     int64_t quad, const SBIT__V(q8_quads) * q, SBIT__V(vi) * sum)
+/* One or two `pixels` side by side, which share what is read of the weights: loads are what this waits for.
+ * a, b: of the one or both; sum: pixel after pixel, share after share */
+SBIT__V_INLINE void SBIT__V(q8_quad)(int pixels, int shares, const sbit__q8_depthwise *d, int64_t first,
+                                     int64_t quad, int j, SBIT__V(vb) a, SBIT__V(vb) b,
+                                     SBIT__V(vi) * sum)
 {
     const int64_t all = 4 * SBIT__V(lanes);
     const int8_t *weights = d->weights + (first * d->quads + quad * all) * shares * 4;
-    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    SBIT__UNROLL for (int s = j; s < 4 * shares; s += 4)
     {
-        const SBIT__V(u4) u = SBIT__V(u4_of)(q->part[j]);
-        SBIT__UNROLL for (int s = j; s < 4 * shares; s += 4)
-        {
-            const uint8_t *w = (const uint8_t *)(const void *)weights + s * all;
-            sum[s] = SBIT__V(dot4)(sum[s], u, SBIT__V(s4_of)(SBIT__V(load_bytes)(w, all)));
+        const uint8_t *w = (const uint8_t *)(const void *)weights + s * all;
+        const SBIT__V(s4) by = SBIT__V(s4_of)(SBIT__V(load_bytes)(w, all));
+        sum[s] = SBIT__V(dot4)(sum[s], SBIT__V(u4_of)(a), by);
+        if (pixels == 2) {
+            sum[s + 4 * shares] = SBIT__V(dot4)(sum[s + 4 * shares], SBIT__V(u4_of)(b), by);
         }
     }
 }
 
-SBIT__V_INLINE void SBIT__V(q8_pixel_bias)(int shares, const sbit__q8_depthwise *d, int64_t first,
+SBIT__V_INLINE void SBIT__V(q8_pixel_bias)(int outputs, const sbit__q8_depthwise *d, int64_t first,
                                            SBIT__V(vi) * sum)
 {
-    SBIT__UNROLL for (int j = 0; j < 4 * shares; j++)
+    SBIT__UNROLL16 for (int j = 0; j < 4 * outputs; j++)
     {
         sum[j] = SBIT__V(load_i32)(d->bias + first + j % 4 * SBIT__V(lanes));
     }
@@ -420,10 +425,14 @@ SBIT__V_INLINE void SBIT__V(q8_pixel_put)(int shares, const sbit__q8_depthwise *
     {
         const int64_t to = at + s * d->below;
         if (d->store.kind == SBIT__Q8_U8 && d->store.fits) {
+            SBIT__V(vf) scale[4];
+            SBIT__UNROLL for (int j = 0; j < 4; j++)
+            {
+                scale[j] = SBIT__V(load_f32)(d->scale + first + j * lanes, lanes);
+            }
             SBIT__V(store_bytes)
             ((uint8_t *)y + to + first, d->channels - first,
-             SBIT__V(q8_bytes)(bounds, 4, d->scale + first,
-                               d->shift != NULL ? d->shift + first : NULL, sum + 4 * s));
+             SBIT__V(q8_bytes)(bounds, 4, scale, d->shift != NULL ? d->shift + first : NULL, sum + 4 * s));
             continue;
         }
         int32_t space[4 * SBIT__V(lanes)];
@@ -435,34 +444,60 @@ SBIT__V_INLINE void SBIT__V(q8_pixel_put)(int shares, const sbit__q8_depthwise *
     }
 }
 
-SBIT__V_INLINE void SBIT__V(q8_pixel)(int shares, const sbit__q8_depthwise *d,
-                                      const SBIT__V(q8_bounds) * bounds, int64_t first,
-                                      const uint8_t *x, void *y, int64_t at)
+/* Pixels from `begin` on, one at a time: two were slower where no column is shared. */
+SBIT__V_INLINE void SBIT__V(q8_pixels)(int shares, const sbit__q8_depthwise *d,
+                                       const SBIT__V(q8_bounds) * bounds, int64_t begin,
+                                       int64_t pixels, int64_t first, const uint8_t *x, void *y)
 {
-    SBIT__V(vi) sum[8];
-    SBIT__V(q8_pixel_bias)(shares, d, first, sum);
-    for (int64_t q = 0; q < d->quads; q++) {
-        const SBIT__V(q8_quads) quads = SBIT__V(q8_turn)(x, d->offsets + 4 * q);
-        SBIT__V(q8_quad)(shares, d, first, q, &quads, sum);
+    for (int64_t p = begin; p < pixels; p++) {
+        SBIT__V(vi) sum[8];
+        SBIT__V(q8_pixel_bias)(shares, d, first, sum);
+        for (int64_t q = 0; q < d->quads; q++) {
+            const SBIT__V(q8_quads) turned =
+                SBIT__V(q8_turn)(x + p * d->in_stride, d->offsets + 4 * q);
+            SBIT__UNROLL for (int j = 0; j < 4; j++)
+            {
+                SBIT__V(q8_quad)
+                (1, shares, d, first, q, j, turned.part[j], turned.part[j], sum);
+            }
+        }
+        SBIT__V(q8_pixel_put)(shares, d, bounds, first, sum, y, p * d->out_stride);
     }
-    SBIT__V(q8_pixel_put)(shares, d, bounds, first, sum, y, at);
 }
 
-/* Two shares of 3 columns, each of which is also one of the next pixel: turned once. */
-SBIT__V_INLINE void SBIT__V(q8_line)(const sbit__q8_depthwise *d, const SBIT__V(q8_bounds) * bounds,
-                                     int64_t pixels, int64_t first, const uint8_t *x, void *y)
+/* Two shares of 3 columns, each of which is also one of the next pixels: turned once. `wide` pixels at
+ * a time. */
+SBIT__V_INLINE void SBIT__V(q8_line)(int wide, const sbit__q8_depthwise *d,
+                                     const SBIT__V(q8_bounds) * bounds, int64_t pixels,
+                                     int64_t first, const uint8_t *x, void *y)
 {
-    SBIT__V(q8_quads) a = SBIT__V(q8_turn)(x, d->offsets), b = SBIT__V(q8_turn)(x, d->offsets + 4);
-    for (int64_t p = 0; p < pixels; p++) {
-        const SBIT__V(q8_quads) c = SBIT__V(q8_turn)(x + p * d->in_stride, d->offsets + 8);
-        SBIT__V(vi) sum[8];
-        SBIT__V(q8_pixel_bias)(2, d, first, sum);
-        SBIT__V(q8_quad)(2, d, first, 0, &a, sum);
-        SBIT__V(q8_quad)(2, d, first, 1, &b, sum);
-        SBIT__V(q8_quad)(2, d, first, 2, &c, sum);
-        SBIT__V(q8_pixel_put)(2, d, bounds, first, sum, y, p * d->out_stride);
-        a = b;
-        b = c;
+    SBIT__V(q8_quads) column[4];
+    column[0] = SBIT__V(q8_turn)(x, d->offsets);
+    column[1] = SBIT__V(q8_turn)(x, d->offsets + 4);
+    for (int64_t p = 0; p + wide <= pixels; p += wide) {
+        SBIT__V(vi) sum[16];
+        SBIT__UNROLL for (int k = 0; k < wide; k++)
+        {
+            column[2 + k] = SBIT__V(q8_turn)(x + (p + k) * d->in_stride, d->offsets + 8);
+        }
+        SBIT__V(q8_pixel_bias)(2 * wide, d, first, sum);
+        SBIT__UNROLL for (int j = 0; j < 4; j++)
+        {
+            SBIT__UNROLL for (int q = 0; q < 3; q++)
+            {
+                SBIT__V(q8_quad)
+                (wide, 2, d, first, q, j, column[q].part[j], column[q + wide - 1].part[j], sum);
+            }
+        }
+        SBIT__UNROLL for (int k = 0; k < wide; k++)
+        {
+            SBIT__V(q8_pixel_put)(2, d, bounds, first, sum + 8 * k, y, (p + k) * d->out_stride);
+        }
+        column[0] = column[wide];
+        column[1] = column[1 + wide];
+    }
+    if (pixels % wide > 0) {
+        SBIT__V(q8_pixels)(2, d, bounds, pixels - 1, pixels, first, x, y);
     }
 }
 
@@ -475,18 +510,15 @@ SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, in
                       d->shares == 2 && d->quads == 3 && pixels > 1 &&
                       offsets[4] - offsets[0] == d->in_stride &&
                       offsets[8] - offsets[4] == d->in_stride; /* rows of a quad are alike */
+    /* twice as many sums, where there are 32 registers */
+    const int wide = sizeof(SBIT__V(u4)) == sizeof(SBIT__V(vb)) && SBIT__V(lanes) >= 16 ? 2 : 1;
     for (int64_t first = 0; first < d->channels; first += 4 * SBIT__V(lanes)) {
         if (line) {
-            SBIT__V(q8_line)(d, &bounds, pixels, first, x + first, y);
-            continue;
-        }
-        for (int64_t p = 0; p < pixels && d->shares == 1; p++) {
-            SBIT__V(q8_pixel)
-            (1, d, &bounds, first, x + p * d->in_stride + first, y, p * d->out_stride);
-        }
-        for (int64_t p = 0; p < pixels && d->shares == 2; p++) {
-            SBIT__V(q8_pixel)
-            (2, d, &bounds, first, x + p * d->in_stride + first, y, p * d->out_stride);
+            SBIT__V(q8_line)(wide, d, &bounds, pixels, first, x + first, y);
+        } else if (d->shares == 2) {
+            SBIT__V(q8_pixels)(2, d, &bounds, 0, pixels, first, x + first, y);
+        } else {
+            SBIT__V(q8_pixels)(1, d, &bounds, 0, pixels, first, x + first, y);
         }
     }
 }
