@@ -32,6 +32,9 @@
 /* The teacher alone: what 20,000 of its 50,000 images' labels add is worth less (tried: 0.9, 0.5, none);
  * what was cut comes back slowly (0.001, 0.03, 0.1 are worse), what grows masks needs to move. */
 #define ACCEPT_TAUGHT(RATE) "--lr " RATE " --decay 0.0001 --teacher '%s' --distill 1"
+/* For long: pictures that exchange parts, named by two teachers, are as good as new ones. */
+#define ACCEPT_MIXED(RATE)                                                                         \
+    ACCEPT_TAUGHT(RATE) " --teacher '%s/resnet18w32.onnx' --mixup 1 --cutmix 1"
 /* What each block gives is learned from the teacher's, too. Blocks' sums keep their channels. */
 #define ACCEPT_LIKE(RATE, GLOB, WEIGHT) ACCEPT_TAUGHT(RATE) " --features '" GLOB "' --feature-weight " WEIGHT
 #define ACCEPT_INNER                                                                               \
@@ -66,7 +69,7 @@
 typedef struct accept_run {
     const char *net, *name;
     int epochs;           /* of the long form; 0: quantized on 512 images, no training */
-    const char *flags;    /* of the tool; %s: the model's path */
+    const char *flags;    /* of the tool; first %s: the model's path, second: its folder */
     const char *quantize; /* -c */
     const char *prune;    /* -s */
 } accept_run;
@@ -80,9 +83,10 @@ static const accept_run accept_runs[] = {
      ACCEPT_LSQ(ACCEPT_OBSERVED, "pact, PACT: {ALPHA_VALUE: 0}", "4"), NULL},
     {"resnet20", "dorefa", 15, ACCEPT_SGD, ACCEPT_LSQ("dorefa", ACCEPT_OBSERVED, "4"), NULL},
     {"resnet20", "w2a2", 15, ACCEPT_SGD, ACCEPT_LSQ(ACCEPT_OBSERVED, ACCEPT_OBSERVED, "2"), NULL},
-    {"resnet20", "agp", 15, ACCEPT_LIKE("0.1", "*relu*", "2"), NULL,
+    {"resnet20", "agp", 60, ACCEPT_MIXED("0.1") " --features '*relu*' --feature-weight 2", NULL,
      "SPARSER: {TYPE: unstructured, STRATEGY: l1norm, RATIO: 0.9, SCHEDULE: agp, SCOPE: model, "
      "MAX_RATIO: 0.98}\n"},
+    {"resnet20", "mixed", 60, ACCEPT_MIXED("0.1") " --features '*relu*' --feature-weight 2", NULL, NULL},
     {"mobilenetv2", "control", 8, ACCEPT_SGD, NULL, NULL},
     {"mobilenetv2", "lsq", 8, ACCEPT_SGD, ACCEPT_LSQ(ACCEPT_OBSERVED, ACCEPT_OBSERVED, "4"), NULL},
     {"resnet18w32", "control", 10, ACCEPT_SGD, NULL, NULL},
@@ -92,8 +96,8 @@ static const accept_run accept_runs[] = {
      "PLACEMENT: generic\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: lsq, BIT: 8}}\n"
      "A: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: lsq, BIT: 8}}\n",
      ACCEPT_INNER},
-    {"vggsmall", "control", 10, ACCEPT_SGD, NULL, NULL},
-    {"vggsmall", "params", 10, ACCEPT_TAUGHT("0.005") " --bytes 0.3x", NULL,
+    {"vggsmall", "mixed", 110, ACCEPT_MIXED("0.05"), NULL, NULL},
+    {"vggsmall", "params", 110, ACCEPT_MIXED("0.05") " --bytes 0.3x", NULL,
      "SPARSER: {TYPE: structured, STRATEGY: l1norm, SEARCH: greedy}\n"},
     {"vit_tiny", "control", 5, "--optimizer adamw --lr 0.0003 --decay 0.05", NULL, NULL},
     {"vit_tiny", "2of4", 5, "--optimizer adamw --lr 0.0003 --decay 0.05", NULL,
@@ -123,9 +127,9 @@ static const accept_point accept_points[] = {
     {"train.qat-dorefa", "resnet20", "dorefa", "control", false, 2.0, 0.0},
     {"train.qat-w2a2", "resnet20", "w2a2", NULL, false, 0.0, 0.0},
     {"train.qat-mobilenetv2", "mobilenetv2", "lsq", "control", false, 2.5, 0.0},
-    {"train.agp-90", "resnet20", "agp", "control", false, 1.5, 30.0},
+    {"train.agp-90", "resnet20", "agp", "mixed", false, 1.5, 30.0},
     {"train.prune-macs-50", "resnet18w32", "macs", "control", false, 0.3, 0.0},
-    {"train.prune-params-70", "vggsmall", "params", "control", false, 0.5, 0.0},
+    {"train.prune-params-70", "vggsmall", "params", "mixed", false, 0.5, 0.0},
     {"train.two-of-four", "vit_tiny", "2of4", "control", false, 0.5, 6.0},
     {"train.prune-and-qat", "resnet18w32", "both", "control", false, 0.7, 0.0},
     {"train.blocks-w4a8", "mobilenetv2", "w4a8-blocks", "w4a8", true, 0.0, 0.5},
@@ -332,7 +336,7 @@ static bool accept_config(const char *flag, const char *out, const char *text, c
 static bool accept_command(const accept_run *run, int seed, const char *out, char *text,
                            size_t size)
 {
-    char model[512], data[512], test[600], flags[3000], more[400] = "";
+    char model[512], folder[512], data[512], test[600], flags[3000], more[400] = "";
     const long epochs = accept_set.epochs > 0 ? accept_set.epochs
                                               : accept_set.is_long ? run->epochs : 2;
     const long limit = accept_set.limit > 0 ? accept_set.limit : accept_set.is_long ? 0 : 2500;
@@ -342,7 +346,9 @@ static bool accept_command(const accept_run *run, int seed, const char *out, cha
         !accept_test_set(test, sizeof test)) {
         return false;
     }
-    snprintf(flags, sizeof flags, run->flags, model);
+    snprintf(folder, sizeof folder, "%s", model);
+    *strrchr(folder, '/') = '\0';
+    snprintf(flags, sizeof flags, run->flags, model, folder);
     if (!accept_config("c", out, run->quantize, flags, sizeof flags) ||
         !accept_config("s", out, run->prune, flags, sizeof flags)) {
         return false;

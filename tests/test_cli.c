@@ -1382,7 +1382,7 @@ TEST(cli_train)
                  0);
     CHECK_EQ_I64(system("cmp -s " TMP "t5.onnx " TMP "t6.onnx"), 0);
     /* Ctrl-C after the first epoch, and on from there: the same file */
-    const char *more = "--epochs 40 --schedule constant --ema 0.9 --mixup 0.3 --seed 2";
+    const char *more = "--epochs 40 --schedule constant --ema 0.9 --mixup 0.3 --cutmix 1 --seed 2";
     CHECK_EQ_I64(
         RUN("train %st.onnx --data %s --val %s %s -o %st7.onnx", TMP, data, data, more, TMP), 0);
     char stopped[4000];
@@ -1410,8 +1410,8 @@ TEST(cli_train)
     put_file(TMP "s2.yaml", mask, sizeof mask - 1);
     CHECK_EQ_I64(RUN("train %st1.onnx -s %ss1.yaml --set W.QUANTIZER.TYPE=lsq --set "
                      "A.QUANTIZER.TYPE=lsq --data %s --val %s --calib 32 --epochs 4 --lr 0.02 "
-                     "--batch 16 --teacher %st1.onnx --dampening 0.001 -o %st9.onnx",
-                     TMP, TMP, data, data, TMP, TMP),
+                     "--batch 16 --teacher %st1.onnx --teacher %st7.onnx --dampening 0.001 -o %st9.onnx",
+                     TMP, TMP, data, data, TMP, TMP, TMP),
                  0);
     CHECK_EQ_I64(RUN("eval %st9.onnx --data %s --json", TMP, data), 0);
     CHECK_CONTAINS(cli.out, "\"top1\": 1");

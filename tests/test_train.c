@@ -1174,7 +1174,8 @@ TEST(resuming_gives_the_same_bits)
     desc.learning_rate = 0.02f;
     desc.optimizer = "adamw";
     desc.weight_decay = 0.01f;
-    desc.teacher = teacher;
+    desc.teachers = &teacher;
+    desc.teacher_count = 1;
     desc.distill = 0.3f;
     fit.epochs = 2;
     fit.batch = 16;
@@ -2299,7 +2300,8 @@ TEST(features_of_open_shapes)
         memset(&error, 0, sizeof error);
         features_open(&student, "A,4", "B,4", false);
         features_open(&teacher, teachers[i].x, teachers[i].y, teachers[i].from_y);
-        desc.teacher = teacher.graph;
+        desc.teachers = &teacher.graph;
+        desc.teacher_count = 1;
         desc.features = &feature;
         desc.feature_count = 1;
         CHECK_STATUS(sbit_trainer_create(student.graph, &desc, &t, &error), teachers[i].shared ? SBIT_OK : SBIT_ERR_NOT_FOUND,
@@ -2315,6 +2317,74 @@ TEST(features_of_open_shapes)
         build_end(&student);
         build_end(&teacher);
     }
+}
+
+/* Two teachers: the slopes are the means of those that each gives alone, and so is the loss, whatever
+ * their order; features are the first one's. */
+TEST(several_teachers)
+{
+    sbit_ctx *ctx = train_ctx();
+    sbit_graph *graph = small_network(ctx, 3);
+    sbit_graph *both[4] = {small_network(ctx, 4), small_network(ctx, 5), NULL, NULL};
+    static const sbit_train_feature feature = {"*", NULL, 1.0f};
+    small_data *d = (small_data *)malloc(sizeof *d);
+    double loss[4], apart[2] = {0.0, 0.0};
+    float slope[4][12] = {{0.0f}};
+    sbit_train_desc desc;
+    sbit_train_report report;
+    sbit_train_parameter w;
+    sbit_error error;
+    sbit_trainer *t = NULL;
+    small_data_make(ctx, d);
+    memset(&desc, 0, sizeof desc);
+    desc.fixed_statistics = true;
+    desc.distill = 0.75f;
+    both[2] = both[0];
+    for (int k = 0; k < 4; k++) { /* the first, the second, both, both from the other end */
+        desc.teachers = both + (k == 3 ? 1 : k % 2);
+        desc.teacher_count = k < 2 ? 1 : 2;
+        CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s", error.message);
+        CHECK(sbit_trainer_backward(t, &d->batch, &report, &error) == SBIT_OK);
+        for (size_t i = 0; i < sbit_trainer_parameter_count(t); i++) {
+            w = sbit_trainer_parameter(t, i);
+            if (strcmp(w.name, "fc.weight") == 0) {
+                memcpy(slope[k], w.gradient, sizeof slope[k]);
+            }
+        }
+        loss[k] = report.loss;
+        sbit_trainer_destroy(t);
+    }
+    CHECK_NEAR(loss[2], 0.5 * (loss[0] + loss[1]), 1e-6);
+    CHECK_NEAR(loss[3], loss[2], 1e-6);
+    CHECK(fabs(loss[0] - loss[1]) > 1e-4);
+    for (int i = 0; i < 12; i++) {
+        CHECK_NEAR((double)slope[2][i], 0.5 * ((double)slope[0][i] + (double)slope[1][i]), 1e-5);
+        CHECK_NEAR((double)slope[3][i], (double)slope[2][i], 1e-5);
+    }
+    desc.features = &feature;
+    desc.feature_count = 1;
+    for (int k = 0; k < 3; k++) { /* the first alone, then in front, then behind */
+        desc.teachers = both + (k == 2 ? 1 : 0);
+        desc.teacher_count = k == 0 ? 1 : 2;
+        CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
+        CHECK(sbit_trainer_backward(t, &d->batch, &report, &error) == SBIT_OK);
+        if (k == 0) {
+            apart[0] = report.loss - loss[0];
+        } else {
+            apart[1] = report.loss - loss[2];
+            CHECK((fabs(apart[1] - apart[0]) < 1e-5) == (k == 1));
+        }
+        sbit_trainer_destroy(t);
+    }
+    desc.teachers = both + 2; /* and one that is NULL */
+    CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_ERR_INVALID_ARGUMENT);
+    CHECK_CONTAINS(error.message, "teacher 1 is NULL");
+    sbit_feed_close(&d->feed);
+    free(d);
+    sbit_graph_destroy(both[0]);
+    sbit_graph_destroy(both[1]);
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
 }
 
 /* A student learns a teacher's inner value; the slope of slimming; class weights as PyTorch. */
@@ -2334,7 +2404,8 @@ TEST(features_slimming_class_weights)
     const sbit_node *fc = sbit_graph_node(graph, sbit_graph_find_node(graph, "fc"));
     snprintf(inner, sizeof inner, "%s", sbit_graph_value(graph, fc->inputs[0])->name);
     sbit_train_feature named = {inner, inner, 2.0f};
-    desc.teacher = teacher;
+    desc.teachers = &teacher;
+    desc.teacher_count = 1;
     desc.fixed_statistics = true;
     CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
     CHECK(sbit_trainer_backward(t, &d->batch, &plain, &error) == SBIT_OK);
@@ -2407,7 +2478,7 @@ TEST(features_slimming_class_weights)
     named.student = named.teacher = NULL;
     CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_ERR_INVALID_ARGUMENT);
     named.student = inner;
-    desc.teacher = NULL;
+    desc.teacher_count = 0;
     CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_ERR_INVALID_ARGUMENT);
     CHECK_CONTAINS(error.message, "teacher");
     /* one step of SGD with and without slimming differs by rate * slim * sign */

@@ -122,7 +122,7 @@ static const cli_command cli_commands[] = {
      cli_compress},
     {"train", "MODEL", "train, finetune, train quantized",
      "--data --val --limit --epochs --batch --optimizer --lr --momentum --decay --schedule "
-     "--warmup --flip --shift --cutout --mixup --smoothing --clip --ema --micro --checkpoint "
+     "--warmup --flip --shift --cutout --mixup --cutmix --smoothing --clip --ema --micro --checkpoint "
      "--patience --sparse --macs --bytes "
      "--rewind --slim --dampening --observe --anneal --keep-zeros --freeze --freeze-statistics --teacher --distill --features --feature-weight "
      "--resume --log --config --target "

@@ -1,12 +1,12 @@
 /* augment.c: pictures changed at random, differently in each epoch. >>augment
  *
  * Called by: fit. Works on float32 [N,C,H,W]. What happens to a sample depends on the seed, the
- * epoch and the sample's number only: not on threads, batches or interruptions. Mixup blends the
- * samples of one run, by a share that the seed, the epoch and the first of them give.
+ * epoch and the sample's number only: not on threads, batches or interruptions. Mixup and cutmix
+ * exchange parts of two samples of one run, as the seed, the epoch and the first one's number say.
  */
 #include "train_private.h"
 
-#include <math.h> /* pow */
+#include <math.h> /* pow, sqrt */
 
 typedef struct sbit__augment {
     const sbit_fit_desc *desc;
@@ -66,49 +66,112 @@ static float sbit__augment_beta(sbit_rng *rng, float a)
     return 0.5f;
 }
 
-/* Samples n and count - 1 - n blend; their classes become probabilities in `room`. */
+/* Two pictures become share of their own and the rest of the other. */
+static void sbit__augment_blend(float *a, float *b, int64_t count, float share)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const float own = a[i], theirs = b[i];
+        a[i] = share * own + (1.0f - share) * theirs;
+        b[i] = share * theirs + (1.0f - share) * own;
+    }
+}
+
+/* Two pictures exchange a rectangle of 1 - share of the plane around a random pixel, cut off at the
+ * edges; returns the share that they keep. */
+static float sbit__augment_exchange(sbit_rng *rng, float *a, float *b, const int64_t *dims, float share)
+{
+    const double side = sqrt(1.0 - (double)share);
+    int64_t from[2], to[2];
+    for (int32_t k = 0; k < 2; k++) {
+        const int64_t size = dims[2 + k], length = (int64_t)(side * (double)size + 0.5);
+        from[k] = (int64_t)sbit_rng_below(rng, (uint32_t)size) - length / 2;
+        to[k] = from[k] + length < size ? from[k] + length : size;
+        from[k] = from[k] > 0 ? from[k] : 0;
+    }
+    for (int64_t c = 0; c < dims[1]; c++) {
+        for (int64_t y = from[0]; y < to[0]; y++) {
+            for (int64_t x = from[1]; x < to[1]; x++) {
+                const int64_t at = (c * dims[2] + y) * dims[3] + x;
+                const float own = a[at];
+                a[at] = b[at];
+                b[at] = own;
+            }
+        }
+    }
+    return 1.0f - (float)((to[0] - from[0]) * (to[1] - from[1])) / (float)(dims[2] * dims[3]);
+}
+
+typedef struct sbit__augment_pairs {
+    const sbit_fit_desc *desc;
+    const sbit_batch *batch;
+    int64_t epoch, classes;
+    float *pictures, *y; /* y: [samples, classes], zeros */
+} sbit__augment_pairs;
+
+/* Samples n and count - 1 - n exchange a share, and their classes. */
+static void sbit__augment_pair(void *user, int64_t n, int32_t worker)
+{
+    const sbit__augment_pairs *p = (const sbit__augment_pairs *)user;
+    const int64_t *dims = p->batch->inputs[0].dims, size = dims[1] * dims[2] * dims[3];
+    const int64_t other = p->batch->samples - 1 - n;
+    const int64_t *classes = (const int64_t *)p->batch->targets[0].data;
+    const float mixup = p->desc->mixup, cutmix = p->desc->cutmix;
+    float *a = p->pictures + n * size, *b = p->pictures + other * size;
+    const uint64_t number = (uint64_t)(p->batch->index != NULL ? p->batch->index[n] : n);
+    sbit_rng rng = sbit_rng_seed((p->desc->seed * 1000003u + (uint64_t)p->epoch) * 1000033u +
+                                 number * 2654435761u + 2u);
+    const bool cut = cutmix > 0.0f && (mixup <= 0.0f || sbit_rng_below(&rng, 2) == 1);
+    float share = sbit__augment_beta(&rng, cut ? cutmix : mixup);
+    (void)worker;
+    if (n == other) {
+        share = 1.0f; /* the one in the middle */
+    } else if (cut) {
+        share = sbit__augment_exchange(&rng, a, b, dims, share);
+    } else {
+        sbit__augment_blend(a, b, size, share);
+    }
+    p->y[n * p->classes + classes[n]] += share;
+    p->y[n * p->classes + classes[other]] += 1.0f - share;
+    if (n != other) {
+        p->y[other * p->classes + classes[other]] += share;
+        p->y[other * p->classes + classes[n]] += 1.0f - share;
+    }
+}
+
+/* Mixup and cutmix of a run's pictures; their classes become probabilities in `room`. */
 static sbit_status sbit__augment_mix(sbit_trainer *t, const sbit_fit_desc *desc, int64_t epoch,
                                      sbit_batch *batch, sbit_tensor *room, sbit_error *error)
 {
     const sbit_value_id output = sbit_graph_output(t->graph, t->loss_output);
     const sbit_type *type = &sbit_graph_value(t->graph, output)->type;
-    const sbit_tensor *targets = &batch->targets[0], *x = &batch->inputs[0];
-    const int64_t count = batch->samples, plane = x->dims[1] * x->dims[2] * x->dims[3];
+    const sbit_tensor *targets = &batch->targets[0];
+    sbit__augment_pairs pairs;
     int64_t dims[2];
     if (type->rank != 2 || !sbit__dim_known(type->dims[1]) || targets->dtype != SBIT_I64) {
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
-                          "mixup is for class numbers and an output [N, classes]");
+                          "mixup and cutmix are for class numbers and an output [N, classes]");
     }
-    dims[0] = count;
+    dims[0] = batch->samples;
     dims[1] = type->dims[1].value;
-    if (room->rank != 2 || room->dims[0] != count) {
+    for (int64_t n = 0; n < dims[0]; n++) {
+        const int64_t own = ((const int64_t *)targets->data)[n];
+        if (own < 0 || own >= dims[1]) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                              "mixup and cutmix: a target is no class of %lld", (long long)dims[1]);
+        }
+    }
+    if (room->rank != 2 || room->dims[0] != dims[0]) {
         sbit_tensor_free(t->ctx, room);
         SBIT__TRY(sbit_tensor_alloc(t->ctx, SBIT_F32, 2, dims, room, error));
     }
     memset(room->data, 0, sbit_tensor_bytes(room));
-    sbit_rng rng = sbit_rng_seed((desc->seed * 1000003u + (uint64_t)epoch) * 1000033u +
-                                 (uint64_t)(batch->index != NULL ? batch->index[0] : 0));
-    const float share = sbit__augment_beta(&rng, desc->mixup);
-    for (int64_t n = 0; n < count; n++) {
-        const int64_t other = count - 1 - n;
-        const int64_t own = ((const int64_t *)targets->data)[n];
-        const int64_t theirs = ((const int64_t *)targets->data)[other];
-        float *y = (float *)room->data + n * dims[1];
-        if (own < 0 || own >= dims[1] || theirs < 0 || theirs >= dims[1]) {
-            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                              "mixup: a target is no class of %lld", (long long)dims[1]);
-        }
-        y[own] += share;
-        y[theirs] += 1.0f - share;
-    }
-    for (int64_t n = 0; n < count / 2; n++) {
-        float *a = (float *)x->data + n * plane, *b = (float *)x->data + (count - 1 - n) * plane;
-        for (int64_t i = 0; i < plane; i++) {
-            const float own = a[i], theirs = b[i];
-            a[i] = share * own + (1.0f - share) * theirs;
-            b[i] = share * theirs + (1.0f - share) * own;
-        }
-    }
+    pairs.desc = desc;
+    pairs.batch = batch;
+    pairs.epoch = epoch;
+    pairs.classes = dims[1];
+    pairs.pictures = (float *)batch->inputs[0].data;
+    pairs.y = (float *)room->data;
+    sbit_ctx_parallel(t->ctx, (dims[0] + 1) / 2, sbit__augment_pair, &pairs);
     batch->targets = room;
     return SBIT_OK;
 }
@@ -117,7 +180,8 @@ SBIT__FN sbit_status sbit__augment_batch(sbit_trainer *t, const sbit_fit_desc *d
                                          sbit_batch *batch, sbit_tensor room[2], sbit_error *error)
 {
     sbit__augment a;
-    if (!desc->flip && desc->shift <= 0 && desc->cutout <= 0 && desc->mixup <= 0.0f) {
+    const bool mixes = desc->mixup > 0.0f || desc->cutmix > 0.0f;
+    if (!desc->flip && desc->shift <= 0 && desc->cutout <= 0 && !mixes) {
         return SBIT_OK;
     }
     if (batch->input_count != 1 || batch->inputs[0].rank != 4 ||
@@ -125,7 +189,7 @@ SBIT__FN sbit_status sbit__augment_batch(sbit_trainer *t, const sbit_fit_desc *d
         batch->inputs[0].dims[3] < 1) {
         return sbit__fail(
             error, SBIT_ERR_UNSUPPORTED, NULL,
-            "flip, shift, cutout and mixup are for one input of float32 pictures [N,C,H,W]");
+            "flip, shift, cutout, mixup and cutmix are for one input of float32 pictures [N,C,H,W]");
     }
     if (!sbit_tensor_same_shape(&room[0], &batch->inputs[0])) {
         sbit_tensor_free(t->ctx, &room[0]);
@@ -138,5 +202,5 @@ SBIT__FN sbit_status sbit__augment_batch(sbit_trainer *t, const sbit_fit_desc *d
     a.to = (float *)room[0].data;
     sbit_ctx_parallel(t->ctx, batch->samples, sbit__augment_sample, &a);
     batch->inputs = &room[0];
-    return desc->mixup > 0.0f ? sbit__augment_mix(t, desc, epoch, batch, &room[1], error) : SBIT_OK;
+    return mixes ? sbit__augment_mix(t, desc, epoch, batch, &room[1], error) : SBIT_OK;
 }

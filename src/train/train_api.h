@@ -55,11 +55,14 @@ typedef struct sbit_train_desc {
     const char *const *train; /* names of the parameters; NULL: all weights */
     size_t train_count;
     size_t output; /* which output of the model the loss looks at */
-    /* distillation: the output also learns from this model's output of the same number, which gets
-     * the same inputs: loss = (1 - distill) * loss + distill * kl(TEMPERATURE: temperature) */
-    sbit_graph *teacher;                /* NULL: none; must outlive the trainer */
+    /* distillation: the output also learns from the output of the same number of these models, which
+     * get the same inputs: loss = (1 - distill) * loss + distill * the mean over the teachers of
+     * kl(TEMPERATURE: temperature), whose slope is that of the mean of what they say (Hinton et al.
+     * 2015) */
+    sbit_graph *const *teachers;        /* NULL: none; must outlive the trainer */
+    size_t teacher_count;
     float distill, temperature;         /* 0: 0.5 and 4 */
-    const sbit_train_feature *features; /* with a teacher */
+    const sbit_train_feature *features; /* of the first teacher */
     size_t feature_count;
     bool fixed_statistics; /* BatchNormalization as in inference */
     /* saves memory: of the forward pass only what crosses a cut every so many nodes is kept, the
@@ -225,10 +228,11 @@ typedef struct sbit_fit_desc {
      * pixels with zeros behind, a square of `cutout` pixels set to zero */
     bool flip;
     int64_t shift, cutout;
-    /* mixup (Zhang et al. 2018): each picture of a run is blended with another, and its class with
-     * that one's, by a random share of the distribution Beta(mixup, mixup); 0: no. For the loss
-     * cross_entropy of class numbers. */
-    float mixup;
+    /* pairs of a run's pictures exchange a share of themselves, drawn for each pair from the
+     * distribution Beta(mixup, mixup), and their classes the same share. mixup (Zhang et al. 2018)
+     * blends them, cutmix (Yun et al. 2019) exchanges a rectangle; with both, each pair does one of
+     * them. 0: no. For the loss cross_entropy of class numbers. */
+    float mixup, cutmix;
     const char *rate;          /* name of a schedule; NULL: constant */
     const char *rate_options;  /* YAML of its keys */
     int64_t warmup;            /* steps over which the rate grows from 0 */

@@ -62,10 +62,11 @@ struct sbit_trainer {
     sbit_value_id target, loss;
     size_t model_outputs, loss_output;
     sbit_train_report report;
-    bool ready;                     /* gradients wait for an update */
-    sbit_session *teacher;          /* NULL: none */
-    sbit_value_id *teacher_targets; /* inputs: the teacher's output, then its features */
+    bool ready;               /* gradients wait for an update */
+    sbit_session **teachers;  /* [teacher_count] */
     size_t teacher_count;
+    sbit_value_id *taught;    /* [taught_count] inputs: of each teacher its output, of the first then features */
+    size_t taught_count;
     sbit__train_snapshot best, mark;
     bool swapped; /* parameters are the averages at present */
     sbit_quant *quant;  /* that is trained; NULL: none */
@@ -84,7 +85,7 @@ SBIT__FN sbit_status sbit__trainer_make(const sbit_graph *graph, sbit_quant *qua
                                         sbit_error *error);
 /* Puts the sites of a quant into the trainer's graph. */
 SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_error *error);
-/* The batch's pictures changed as desc says, in room[0], and its targets by mixup in room[1], which
+/* The batch's pictures changed as desc says, in room[0], and its targets by mixup and cutmix in room[1], which
  * the caller frees. */
 SBIT__FN sbit_status sbit__augment_batch(sbit_trainer *t, const sbit_fit_desc *desc, int64_t epoch,
                                          sbit_batch *batch, sbit_tensor room[2], sbit_error *error);

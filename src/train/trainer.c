@@ -315,7 +315,7 @@ static sbit_status sbit__train_learn_from(sbit_trainer *t, const char *loss,
     const sbit_node_id end = {0};
     sbit_options options;
     sbit_value_id parts[2], distance = {0};
-    sbit_value_id *target = &t->teacher_targets[t->teacher_count++];
+    sbit_value_id *target = &t->taught[t->taught_count++];
     SBIT__TRY(sbit__train_options(t->ctx, &t->arena, &row->head, options_text, &options, error));
     SBIT__TRY(sbit_graph_add_value(t->graph, "teacher_value", &type, target, error));
     SBIT__TRY(sbit_graph_set_input(t->graph, *target, true, error));
@@ -362,7 +362,7 @@ static bool sbit__train_is_shared(const sbit_trainer *t, const sbit_graph *teach
     return same;
 }
 
-static sbit_status sbit__train_feature(sbit_trainer *t, const sbit_train_desc *desc,
+static sbit_status sbit__train_feature(sbit_trainer *t, const sbit_graph *teacher,
                                        const sbit_train_feature *f, sbit_value_id *theirs,
                                        sbit_error *error)
 {
@@ -370,15 +370,15 @@ static sbit_status sbit__train_feature(sbit_trainer *t, const sbit_train_desc *d
     sbit_value_id own = {0};
     if (f->teacher != NULL) {
         own = sbit_graph_find_value(t->graph, f->student);
-        theirs[t->teacher_count] = sbit_graph_find_value(desc->teacher, f->teacher);
-        if (own.idx == 0 || theirs[t->teacher_count].idx == 0) {
+        theirs[t->taught_count] = sbit_graph_find_value(teacher, f->teacher);
+        if (own.idx == 0 || theirs[t->taught_count].idx == 0) {
             return sbit__fail(error, SBIT_ERR_NOT_FOUND, own.idx == 0 ? f->student : f->teacher,
                               "%s has no value '%s' to learn from",
                               own.idx == 0 ? "the model" : "the teacher",
                               own.idx == 0 ? f->student : f->teacher);
         }
         const sbit_type *a = &sbit_graph_value(t->graph, own)->type;
-        const sbit_type *b = &sbit_graph_value(desc->teacher, theirs[t->teacher_count])->type;
+        const sbit_type *b = &sbit_graph_value(teacher, theirs[t->taught_count])->type;
         bool differ = a->rank >= 0 && b->rank >= 0 && a->rank != b->rank;
         for (int32_t i = 0; i < a->rank && i < b->rank && !differ; i++) {
             differ = sbit__dim_known(a->dims[i]) && sbit__dim_known(b->dims[i]) &&
@@ -387,7 +387,7 @@ static sbit_status sbit__train_feature(sbit_trainer *t, const sbit_train_desc *d
         if (differ) {
             char text[2][160];
             sbit__type_describe(t->graph, a, text[0], sizeof text[0]);
-            sbit__type_describe(desc->teacher, b, text[1], sizeof text[1]);
+            sbit__type_describe(teacher, b, text[1], sizeof text[1]);
             return sbit__fail(error, SBIT_ERR_SHAPE, f->student, "'%s' is %s and cannot learn from the teacher's '%s', %s",
                               f->student, text[0], f->teacher, text[1]);
         }
@@ -396,16 +396,16 @@ static sbit_status sbit__train_feature(sbit_trainer *t, const sbit_train_desc *d
     const uint32_t limit = sbit_graph_value_limit(t->graph);
     size_t count = 0;
     for (own.idx = 1; own.idx < limit; own.idx++) {
-        count += sbit__train_is_shared(t, desc->teacher, own, f->student);
+        count += sbit__train_is_shared(t, teacher, own, f->student);
     }
     if (count == 0) {
         return sbit__fail(error, SBIT_ERR_NOT_FOUND, f->student,
                           "no value '%s' has one shape in the model and the teacher", f->student);
     }
     for (own.idx = 1; own.idx < limit; own.idx++) {
-        if (sbit__train_is_shared(t, desc->teacher, own, f->student)) {
+        if (sbit__train_is_shared(t, teacher, own, f->student)) {
             const char *name = sbit_graph_value(t->graph, own)->name;
-            theirs[t->teacher_count] = sbit_graph_find_value(desc->teacher, name);
+            theirs[t->taught_count] = sbit_graph_find_value(teacher, name);
             SBIT__TRY(sbit__train_learn_from(t, "mse", "RELATIVE: true", own,
                                              weight / (double)count, error));
         }
@@ -413,36 +413,43 @@ static sbit_status sbit__train_feature(sbit_trainer *t, const sbit_train_desc *d
     return SBIT_OK;
 }
 
-/* The loss becomes a mix with the distances to the teacher's output and features. */
-static sbit_status sbit__train_teacher(sbit_trainer *t, const sbit_train_desc *desc,
-                                       sbit_value_id output, sbit_error *error)
+/* The loss becomes a mix with the distances to the teachers' outputs and the first one's features. */
+static sbit_status sbit__train_teachers(sbit_trainer *t, const sbit_train_desc *desc,
+                                        sbit_value_id output, sbit_error *error)
 {
     const double mix = desc->distill > 0.0f ? (double)desc->distill : 0.5;
-    const size_t count = 1 + desc->feature_count * sbit_graph_value_limit(t->graph);
+    const size_t count = desc->teacher_count + desc->feature_count * sbit_graph_value_limit(t->graph);
     char text[64];
-    sbit_session_desc session;
     snprintf(text, sizeof text, "TEMPERATURE: %g",
              desc->temperature > 0.0f ? (double)desc->temperature : 4.0);
-    if (desc->output >= sbit_graph_output_count(desc->teacher)) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "the teacher has no output %lu",
-                          (unsigned long)desc->output);
-    }
     sbit_value_id *ids = (sbit_value_id *)sbit__arena_array(&t->arena, count, sizeof *ids);
-    t->teacher_targets = (sbit_value_id *)sbit__arena_array(&t->arena, count, sizeof *ids);
-    if (ids == NULL || t->teacher_targets == NULL) {
+    t->taught = (sbit_value_id *)sbit__arena_array(&t->arena, count, sizeof *ids);
+    t->teachers = (sbit_session **)sbit__arena_array(&t->arena, desc->teacher_count, sizeof *t->teachers);
+    if (ids == NULL || t->taught == NULL || t->teachers == NULL) {
         return sbit__fail_oom(error, count * sizeof *ids);
     }
-    SBIT__TRY(sbit_infer(desc->teacher, error));
     SBIT__TRY(sbit__train_part(t, t->loss, 1.0 - mix, &t->loss, error));
-    SBIT__TRY(sbit__train_learn_from(t, "kl", text, output, mix, error));
-    ids[0] = sbit_graph_output(desc->teacher, desc->output);
-    for (size_t i = 0; i < desc->feature_count; i++) {
-        SBIT__TRY(sbit__train_feature(t, desc, &desc->features[i], ids, error));
+    for (size_t k = 0; k < desc->teacher_count; k++) {
+        sbit_graph *teacher = desc->teachers[k];
+        const size_t first = t->taught_count;
+        sbit_session_desc session;
+        if (desc->output >= sbit_graph_output_count(teacher)) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "teacher %lu has no output %lu",
+                              (unsigned long)k, (unsigned long)desc->output);
+        }
+        SBIT__TRY(sbit_infer(teacher, error));
+        ids[first] = sbit_graph_output(teacher, desc->output);
+        SBIT__TRY(sbit__train_learn_from(t, "kl", text, output, mix / (double)desc->teacher_count, error));
+        for (size_t i = 0; k == 0 && i < desc->feature_count; i++) {
+            SBIT__TRY(sbit__train_feature(t, teacher, &desc->features[i], ids, error));
+        }
+        memset(&session, 0, sizeof session);
+        session.outputs = ids + first;
+        session.output_count = t->taught_count - first;
+        SBIT__TRY(sbit_session_create(teacher, &session, &t->teachers[t->teacher_count], error));
+        t->teacher_count++;
     }
-    memset(&session, 0, sizeof session);
-    session.outputs = ids;
-    session.output_count = t->teacher_count;
-    return sbit_session_create(desc->teacher, &session, &t->teacher, error);
+    return SBIT_OK;
 }
 
 static sbit_status sbit__train_loss(sbit_trainer *t, const sbit_train_desc *desc, sbit_error *error)
@@ -462,7 +469,7 @@ static sbit_status sbit__train_loss(sbit_trainer *t, const sbit_train_desc *desc
     SBIT__TRY(sbit_graph_add_value(t->graph, "target", &type, &t->target, error));
     SBIT__TRY(sbit_graph_set_input(t->graph, t->target, true, error));
     SBIT__TRY(t->loss_row->build(t->graph, &t->loss_options, output, t->target, &t->loss, error));
-    return desc->teacher != NULL ? sbit__train_teacher(t, desc, output, error) : SBIT_OK;
+    return desc->teacher_count > 0 ? sbit__train_teachers(t, desc, output, error) : SBIT_OK;
 }
 
 /* The memory that a session reads in each run: parameters, and what is fed beside them. */
@@ -545,11 +552,16 @@ static sbit_status sbit__train_rows(sbit_trainer *t, const sbit_train_desc *desc
                                &t->optimizer_options, error);
 }
 
-/* Features are named, have a weight, and a teacher to learn from. */
-static sbit_status sbit__train_features(const sbit_train_desc *desc, sbit_error *error)
+/* Teachers are there; features are named, have a weight, and a teacher to learn from. */
+static sbit_status sbit__train_lessons(const sbit_train_desc *desc, sbit_error *error)
 {
-    if (desc->feature_count > 0 && desc->teacher == NULL) {
+    if (desc->feature_count > 0 && desc->teacher_count == 0) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "features need a teacher");
+    }
+    for (size_t k = 0; k < desc->teacher_count; k++) {
+        if (desc->teachers == NULL || desc->teachers[k] == NULL) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "teacher %lu is NULL", (unsigned long)k);
+        }
     }
     for (size_t i = 0; i < desc->feature_count; i++) {
         const sbit_train_feature *f = &desc->features[i];
@@ -567,7 +579,7 @@ static sbit_status sbit__train_build(sbit_trainer *t, const sbit_graph *graph, s
 {
     size_t count = 0;
     SBIT__TRY(sbit__train_rows(t, desc, error));
-    SBIT__TRY(sbit__train_features(desc, error));
+    SBIT__TRY(sbit__train_lessons(desc, error));
     SBIT__TRY(sbit_graph_clone(graph, &t->graph, error));
     SBIT__TRY(sbit__train_prepare(t, error));
     if (quant != NULL) {
@@ -638,7 +650,9 @@ SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
     const sbit_allocator *a = &trainer->ctx->allocator;
     sbit_ctx *ctx = trainer->ctx;
     sbit_session_destroy(trainer->session);
-    sbit_session_destroy(trainer->teacher);
+    for (size_t i = 0; i < trainer->teacher_count; i++) {
+        sbit_session_destroy(trainer->teachers[i]);
+    }
     for (size_t i = 0; i < trainer->param_count; i++) {
         sbit__train_param *p = &trainer->params[i];
         sbit__free(a, p->mask, (size_t)sbit_tensor_count(&p->data));
@@ -654,27 +668,27 @@ SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
 
 /* >>a step */
 
-/* Whether a name is that of the target or of what the teacher says, not of a model's input. */
+/* Whether a name is that of the target or of what a teacher says, not of a model's input. */
 static bool sbit__train_is_fed(const sbit_trainer *t, const char *name)
 {
     bool fed = sbit__streq(name, sbit_graph_value(t->graph, t->target)->name);
-    for (size_t i = 0; !fed && i < t->teacher_count; i++) {
-        fed = sbit__streq(name, sbit_graph_value(t->graph, t->teacher_targets[i])->name);
+    for (size_t i = 0; !fed && i < t->taught_count; i++) {
+        fed = sbit__streq(name, sbit_graph_value(t->graph, t->taught[i])->name);
     }
     return fed;
 }
 
-/* What the teacher makes of the inputs that it was given. */
-static sbit_status sbit__train_ask_teacher(sbit_trainer *t, sbit_session *session,
-                                           sbit_error *error)
+/* What the teachers make of the inputs that they were given. */
+static sbit_status sbit__train_ask_teachers(sbit_trainer *t, sbit_session *session,
+                                            sbit_error *error)
 {
-    if (t->teacher != NULL) {
-        SBIT__TRY(sbit_session_run(t->teacher, error));
-    }
-    for (size_t i = 0; i < t->teacher_count; i++) {
-        SBIT__TRY(sbit_session_set_input(session,
-                                         sbit_graph_value(t->graph, t->teacher_targets[i])->name,
-                                         &sbit_session_output(t->teacher, i)->tensor, error));
+    const sbit_value_id *taught = t->taught;
+    for (size_t k = 0; k < t->teacher_count; k++) {
+        SBIT__TRY(sbit_session_run(t->teachers[k], error));
+        for (size_t i = 0; i < sbit_session_output_count(t->teachers[k]); i++) {
+            SBIT__TRY(sbit_session_set_input(session, sbit_graph_value(t->graph, *taught++)->name,
+                                             &sbit_session_output(t->teachers[k], i)->tensor, error));
+        }
     }
     return SBIT_OK;
 }
@@ -703,11 +717,11 @@ static sbit_status sbit__train_feed(sbit_trainer *t, sbit_session *session, cons
             tensor.dims[0] = batch->samples;
         }
         SBIT__TRY(sbit_session_set_input(session, name != NULL ? name : "", &tensor, error));
-        if (t->teacher != NULL && !is_target) {
-            SBIT__TRY(sbit_session_set_input(t->teacher, name, &tensor, error));
+        for (size_t k = 0; !is_target && k < t->teacher_count; k++) {
+            SBIT__TRY(sbit_session_set_input(t->teachers[k], name, &tensor, error));
         }
     }
-    return sbit__train_ask_teacher(t, session, error);
+    return sbit__train_ask_teachers(t, session, error);
 }
 
 /* Running statistics before a run (save) and again after one that must not count. */

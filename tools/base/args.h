@@ -36,12 +36,12 @@ typedef struct cli_args {
     const char *out, *config, *target, *data, *eval, *format, *isa, *output;
     const char *ratio, *macs, *bytes, *repair, *search, *prune_outputs, *latency, *latency_table, *masks, *start_masks,
         *save_masks;
-    const char *val, *optimizer, *schedule, *teacher, *features, *resume, *log;
+    const char *val, *optimizer, *schedule, *features, *resume, *log;
     int64_t limit, from, batch, threads, calib, seed, iters, epochs, warmup, shift, cutout;
     int64_t anneal, freeze_statistics, patience, micro, checkpoint;
     const char *sconfig;
-    cli_numbers ema, mixup, smoothing, clip, slim, dampening, observe;
-    cli_list set, skip, only, input, shape, freeze;
+    cli_numbers ema, mixup, cutmix, smoothing, clip, slim, dampening, observe;
+    cli_list set, skip, only, input, shape, freeze, teacher;
     /* preprocessing: x = (byte * scale - mean) / std */
     cli_numbers scale, mean, std, lr, decay, momentum, distill, feature_weight;
     cli_numbers agreement, max_drop, percent;

@@ -25,7 +25,9 @@ typedef struct cli_training {
     cli_job job; /* the model; with -c: configuration, calibration set and quantizers */
     cli_data train, val;
     bool has_val;
-    cli_model teacher;
+    cli_model teachers[CLI_MAX_LIST];
+    sbit_graph *teacher_graphs[CLI_MAX_LIST];
+    size_t teacher_count;
     cli_source_feed source;
     sbit_trainer *trainer;
     sbit_sconfig *pruning;
@@ -167,22 +169,28 @@ static sbit_status cli_train_mask(cli_training *t, sbit_error *error)
     return status;
 }
 
-/* What the teacher is for. */
-static int cli_train_teacher(cli_training *t, sbit_train_feature *features, sbit_train_desc *desc)
+/* What teachers are for. */
+static int cli_train_teachers(cli_training *t, sbit_train_feature *features, sbit_train_desc *desc)
 {
     const cli_args *args = t->job.args;
     if (args->features == NULL && args->feature_weight.count > 0) {
         return cli_fail_usage(args->command, "--feature-weight goes with --features");
     }
-    if (args->teacher == NULL) {
+    if (args->teacher.count == 0) {
         return args->features == NULL && args->distill.count == 0
                    ? CLI_OK
                    : cli_fail_usage(args->command, "%s needs a teacher: name it with --teacher",
                                     args->features != NULL ? "--features" : "--distill");
     }
-    CLI_TRY(cli_model_load(t->job.model.ctx, args->teacher, &t->teacher));
-    CLI_TRY(cli_model_prepare(args, &t->teacher));
-    desc->teacher = t->teacher.graph;
+    for (size_t i = 0; i < args->teacher.count; i++) {
+        cli_model *teacher = &t->teachers[i];
+        CLI_TRY(cli_model_load(t->job.model.ctx, args->teacher.items[i], teacher));
+        t->teacher_count++;
+        CLI_TRY(cli_model_prepare(args, teacher));
+        t->teacher_graphs[i] = teacher->graph;
+    }
+    desc->teachers = t->teacher_graphs;
+    desc->teacher_count = t->teacher_count;
     desc->distill = (float)cli_one(&args->distill, 0.5);
     features->student = args->features;
     features->weight = (float)cli_one(&args->feature_weight, 10.0);
@@ -220,7 +228,7 @@ static int cli_train_trainer(cli_training *t)
     snprintf(smoothing, sizeof smoothing, "SMOOTHING: %g", cli_one(&args->smoothing, 0.0));
     desc.loss_options = smoothing;
     CLI_TRY(cli_find_output(args, t->job.model.graph, &desc.output));
-    CLI_TRY(cli_train_teacher(t, &features, &desc));
+    CLI_TRY(cli_train_teachers(t, &features, &desc));
     error.status = t->job.quant != NULL
                        ? sbit_trainer_create_qat(t->job.quant, &desc, &t->trainer, &error)
                        : sbit_trainer_create(t->job.model.graph, &desc, &t->trainer, &error);
@@ -394,6 +402,7 @@ static int cli_train_fit(cli_training *t)
     desc.freeze_statistics = args->freeze_statistics;
     desc.micro = args->micro;
     desc.mixup = (float)cli_one(&args->mixup, 0.0);
+    desc.cutmix = (float)cli_one(&args->cutmix, 0.0);
     desc.patience = args->patience;
     desc.sparse = t->masks ? t->sparse : NULL;
     desc.rewind = args->rewind;
@@ -515,8 +524,8 @@ int cli_train(const cli_args *args)
         cli_data_close(&t.job.calib);
         cli_data_close(&t.train);
         cli_data_close(&t.val);
-        if (t.teacher.graph != NULL) {
-            cli_model_free(&t.teacher);
+        for (size_t i = 0; i < t.teacher_count; i++) {
+            cli_model_free(&t.teachers[i]);
         }
         if (t.original != NULL) {
             sbit_graph_destroy(t.job.model.graph);
