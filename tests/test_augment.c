@@ -70,9 +70,10 @@ static sbit_status pictures_mix(pictures *p, float mixup, float cutmix, int64_t 
     memset(&p->batch, 0, sizeof p->batch);
     p->batch.samples = COUNT;
     p->batch.inputs = &p->inputs;
-    p->batch.targets = &p->targets;
+    p->batch.targets = p->targets.data != NULL ? &p->targets : NULL;
     p->batch.index = p->index;
-    p->batch.input_count = p->batch.target_count = 1;
+    p->batch.input_count = 1;
+    p->batch.target_count = p->targets.data != NULL ? 1 : 0;
     fit.seed = 3;
     fit.mixup = mixup;
     fit.cutmix = cutmix;
@@ -160,8 +161,47 @@ TEST(pairs_exchange_rectangles_or_blend)
     q->y[70] = CLASSES;
     CHECK(pictures_mix(q, 0.0f, 1.0f, 6, &error) == SBIT_ERR_INVALID_ARGUMENT);
     CHECK_CONTAINS(error.message, "no class of 200");
+    q->targets.rank = 2; /* two numbers for each picture, too few, other types, none */
+    q->targets.dims[1] = 2;
+    CHECK(pictures_mix(q, 1.0f, 0.0f, 6, &error) == SBIT_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(error.message, "class numbers, one for each sample");
+    q->targets.rank = 1;
+    q->targets.dims[0] = COUNT - 1;
+    CHECK(pictures_mix(q, 1.0f, 0.0f, 6, &error) == SBIT_ERR_UNSUPPORTED);
+    q->targets.dims[0] = COUNT;
+    q->targets.dtype = SBIT_F32;
+    CHECK(pictures_mix(q, 1.0f, 0.0f, 6, &error) == SBIT_ERR_UNSUPPORTED);
+    q->targets.data = NULL;
+    CHECK(pictures_mix(q, 1.0f, 0.0f, 6, &error) == SBIT_ERR_UNSUPPORTED);
     pictures_close(p);
     pictures_close(q);
     free(p);
     free(q);
+}
+
+/* Shares of Beta(a, a): symmetric, of variance 1 / (4 (2a + 1)), for shapes of any size. */
+TEST(shares_have_the_variance_of_beta)
+{
+    static const float shapes[] = {1e-6f, 0.3f, 1.0f, 8.0f, 60.0f, 1e30f};
+    pictures *p = (pictures *)malloc(sizeof *p);
+    sbit_error error;
+    pictures_open(p, 1);
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const double variance = 1.0 / (4.0 * (2.0 * (double)shapes[i] + 1.0));
+        double count = 0.0, sum = 0.0, squares = 0.0;
+        for (int64_t epoch = 0; epoch < 80; epoch++) {
+            CHECK(pictures_mix(p, shapes[i], 0.0f, epoch, &error) == SBIT_OK);
+            for (int64_t n = 0; n < COUNT / 2; n++) {
+                const double share = (double)((const float *)p->batch.targets[0].data)[n * CLASSES + n];
+                CHECK(share >= 0.0 && share <= 1.0);
+                count += 1.0;
+                sum += share;
+                squares += (share - 0.5) * (share - 0.5);
+            }
+        }
+        CHECK_NEAR(sum / count, 0.5, 4.0 * sqrt(variance / count) + 1e-7);
+        CHECK_NEAR(squares / count, variance, 0.1 * variance + 1e-12);
+    }
+    pictures_close(p);
+    free(p);
 }

@@ -6,7 +6,7 @@
  */
 #include "train_private.h"
 
-#include <math.h> /* pow, sqrt */
+#include <math.h> /* cos, pow, sqrt */
 
 typedef struct sbit__augment {
     const sbit_fit_desc *desc;
@@ -53,17 +53,13 @@ static void sbit__augment_sample(void *user, int64_t n, int32_t worker)
     }
 }
 
-/* A number of Beta(a, a) (Joehnk 1964). */
+/* A number of Beta(a, a), from Student's t of 2a degrees of freedom (Devroye 1996). */
 static float sbit__augment_beta(sbit_rng *rng, float a)
 {
-    for (int32_t tries = 0; tries < 1000; tries++) {
-        const double x = pow((double)sbit_rng_uniform(rng), 1.0 / (double)a);
-        const double y = pow((double)sbit_rng_uniform(rng), 1.0 / (double)a);
-        if (x + y > 0.0 && x + y <= 1.0) {
-            return (float)(x / (x + y));
-        }
-    }
-    return 0.5f;
+    const double drawn = pow((double)sbit_rng_uniform(rng), -1.0 / (double)a) - 1.0;
+    const double turned = cos(6.283185307179586 * (double)sbit_rng_uniform(rng));
+    const double part = 1.0 / sqrt(1.0 + 1.0 / (drawn * turned * turned));
+    return (float)(0.5 + (turned < 0.0 ? -0.5 : 0.5) * part);
 }
 
 /* Two pictures become share of their own and the rest of the other. */
@@ -147,9 +143,12 @@ static sbit_status sbit__augment_mix(sbit_trainer *t, const sbit_fit_desc *desc,
     const sbit_tensor *targets = &batch->targets[0];
     sbit__augment_pairs pairs;
     int64_t dims[2];
-    if (type->rank != 2 || !sbit__dim_known(type->dims[1]) || targets->dtype != SBIT_I64) {
+    if (batch->target_count == 0 || type->rank != 2 || !sbit__dim_known(type->dims[1]) ||
+        targets->dtype != SBIT_I64 || targets->rank < 1 || targets->dims[0] < batch->samples ||
+        sbit_tensor_count(targets) != targets->dims[0]) {
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
-                          "mixup and cutmix are for class numbers and an output [N, classes]");
+                          "mixup and cutmix are for int64 class numbers, one for each sample, and an "
+                          "output [N, classes]");
     }
     dims[0] = batch->samples;
     dims[1] = type->dims[1].value;
