@@ -1357,6 +1357,9 @@ TEST(cli_train)
                   {"--ema 1", "--ema '1': a number of at least 0 and below 1 is wanted"},
                   {"--ema -0.1", "--ema '-0.1': a number of at least 0 and below 1"},
                   {"--ema 0.9,0.8", "--ema '0.9,0.8': a number"},
+                  {"--ema 0.99999999", "--ema '0.99999999': a number of at least 0 and below 1"}, /* in float32 1 */
+                  {"--distill 1e-60", "--distill '1e-60': a number above 0"},
+                  {"--slim 1e60", "--slim '1e60': a number of at least 0 is wanted"},
                   {"--clip -1", "--clip '-1': a number of at least 0 is wanted"},
                   {"--slim -0.1", "--slim '-0.1': a number of at least 0 is wanted"},
                   {"--dampening inf", "--dampening 'inf': a number of at least 0 is wanted"},

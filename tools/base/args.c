@@ -384,9 +384,10 @@ static int cli_parse_number(const char *command, const cli_option *option, const
     const char *range = option->choices;
     const double value = strtod(text, &end), least = strtod(range + 1, NULL);
     const double most = strtod(strchr(range, ',') + 1, NULL);
+    const float single = strtof(text, NULL); /* what is computed with */
     const bool open = range[0] == '(', ends = range[strlen(range) - 1] == ']';
-    const bool fits = isfinite(value) && (open ? value > least : value >= least) &&
-                      (ends ? value <= most : value < most);
+    const bool fits = isfinite(single) && (open ? (double)single > least : value >= least) &&
+                      (ends ? value <= most : (double)single < most);
     if (end == text || *end != '\0' || !fits) {
         char upper[40] = "";
         snprintf(upper, sizeof upper, isfinite(most) ? " and %s %g" : "", ends ? "up to" : "below", most);
