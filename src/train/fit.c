@@ -134,6 +134,22 @@ static void sbit__epochs_shuffle(sbit__epochs *fit, int64_t epoch)
     }
 }
 
+/* Whether the model or a teacher takes batches of one size only. Targets and what teachers say are no
+ * inputs of the model's: a feature's first dim may be fixed. */
+static bool sbit__epochs_whole(const sbit_trainer *t)
+{
+    bool whole = false;
+    for (size_t k = 0; k <= t->teacher_count; k++) {
+        const sbit_session *session = k < t->teacher_count ? t->teachers[k] : t->session;
+        for (size_t i = k < t->teacher_count ? 0 : t->desc.input_count; i < sbit_session_input_count(session); i++) {
+            const sbit_value_info *info = sbit_session_input_info(session, i);
+            const bool own = k < t->teacher_count || !sbit__train_is_fed(t, info->name);
+            whole = whole || (own && info->type.rank > 0 && sbit__dim_known(info->type.dims[0]));
+        }
+    }
+    return whole;
+}
+
 static sbit_status sbit__epochs_init(sbit__epochs *fit, sbit_error *error)
 {
     const sbit_fit_desc *desc = fit->desc;
@@ -149,13 +165,7 @@ static sbit_status sbit__epochs_init(sbit__epochs *fit, sbit_error *error)
     fit->micro = fit->micro > fit->batch ? fit->batch : fit->micro;
     fit->epochs = desc->epochs > 0 ? desc->epochs : 1;
     fit->samples = desc->most > 0 && desc->most < fit->feed->count ? desc->most : fit->feed->count;
-    const size_t inputs = sbit_graph_input_count(fit->trainer->graph);
-    for (size_t i = 0; i < inputs; i++) {
-        const sbit_value_id id = sbit_graph_input(fit->trainer->graph, i);
-        const sbit_type *type = &sbit_graph_value(fit->trainer->graph, id)->type;
-        fit->whole = fit->whole || (id.idx != fit->trainer->target.idx && type->rank > 0 &&
-                                    sbit__dim_known(type->dims[0]));
-    }
+    fit->whole = sbit__epochs_whole(fit->trainer);
     fit->steps = (fit->samples + (fit->whole ? 0 : fit->batch - 1)) / fit->batch;
     fit->total = fit->steps * fit->epochs;
     if (fit->steps == 0) {

@@ -115,6 +115,8 @@ SBIT__FN sbit_status sbit__train_options(sbit_ctx *ctx, sbit__arena *arena, cons
 SBIT__FN sbit_status sbit__train_row(sbit_ctx *ctx, const sbit__kind *kind, const char *name,
                                      const sbit_head **out, sbit_error *error);
 SBIT__FN const sbit__kind *sbit__kind_rate(void);
+/* Whether a name is that of the target or of what a teacher says, not of a model's input. */
+SBIT__FN bool sbit__train_is_fed(const sbit_trainer *t, const char *name);
 /* fit.c: the masks of a sparse hold for parameters of the same names */
 SBIT__FN sbit_status sbit__train_masks(sbit_trainer *t, const sbit_sparse *sparse, sbit_error *error);
 

@@ -668,8 +668,7 @@ SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
 
 /* >>a step */
 
-/* Whether a name is that of the target or of what a teacher says, not of a model's input. */
-static bool sbit__train_is_fed(const sbit_trainer *t, const char *name)
+SBIT__FN bool sbit__train_is_fed(const sbit_trainer *t, const char *name)
 {
     bool fed = sbit__streq(name, sbit_graph_value(t->graph, t->target)->name);
     for (size_t i = 0; !fed && i < t->taught_count; i++) {
