@@ -2311,7 +2311,7 @@ TEST(features_of_open_shapes)
         feature.student = "logits"; /* [A,1] would learn from each of four */
         feature.teacher = "v";
         if (CHECK(sbit_trainer_create(student.graph, &desc, &t, &error) == SBIT_ERR_SHAPE)) {
-            CHECK_CONTAINS(error.message, "'logits' is float32[A,1] and cannot learn from the teacher's 'v', float32[");
+            CHECK_CONTAINS(error.message, "'logits' is float32[A,1] and cannot learn from teacher 0's 'v', float32[");
         }
         sbit_trainer_destroy(t);
         build_end(&student);
@@ -2384,6 +2384,74 @@ TEST(short_batches_are_left_out_for_fixed_models_only)
         CHECK_EQ_I64(report.step, cases[i].steps);
         sbit_trainer_destroy(t);
         sbit_feed_close(&feed);
+        build_end(&student);
+        build_end(&teacher[0]);
+        build_end(&teacher[1]);
+    }
+}
+
+/* Wherever memory ends while two teachers are taken: no session, graph or value is left. */
+TEST(teachers_without_memory_leave_nothing)
+{
+    bool more = true;
+    for (int64_t n = 1; more; n++) {
+        static const sbit_train_feature feature = {"*", NULL, 1.0f};
+        test_heap heap = {0, 0, 0, 0};
+        sbit_ctx_desc ctx_desc;
+        sbit_train_desc desc;
+        sbit_ctx *ctx = NULL;
+        sbit_trainer *t = NULL;
+        sbit_error error;
+        memset(&ctx_desc, 0, sizeof ctx_desc);
+        memset(&desc, 0, sizeof desc);
+        ctx_desc.allocator = test_heap_allocator(&heap);
+        CHECK(sbit_ctx_create(&ctx_desc, &ctx, &error) == SBIT_OK);
+        sbit_graph *const graphs[3] = {small_network(ctx, 3), small_network(ctx, 4), small_network(ctx, 5)};
+        desc.teachers = graphs + 1;
+        desc.teacher_count = 2;
+        desc.features = &feature;
+        desc.feature_count = 1;
+        heap.fail_at = heap.count + n;
+        const sbit_status status = sbit_trainer_create(graphs[0], &desc, &t, &error);
+        more = heap.count >= heap.fail_at;
+        CHECK_EQ_I64(status, more ? SBIT_ERR_OUT_OF_MEMORY : SBIT_OK);
+        sbit_trainer_destroy(t);
+        for (int k = 0; k < 3; k++) {
+            sbit_graph_destroy(graphs[k]);
+        }
+        sbit_ctx_destroy(ctx);
+        CHECK_EQ_I64(heap.live_bytes, 0);
+    }
+}
+
+/* A second teacher of other classes or types is refused at once, and named. */
+TEST(teachers_say_what_the_model_says)
+{
+    static const char *const says[2] = {"'logits' is float32[N,3] and cannot learn from teacher 1's 'logits', float32[N,5]",
+                                        "'logits' is float32[N,3] and cannot learn from teacher 1's 'top', int64["};
+    for (int k = 0; k < 2; k++) {
+        build student, teacher[2];
+        sbit_train_desc desc;
+        sbit_error error;
+        sbit_trainer *t = NULL;
+        memset(&desc, 0, sizeof desc);
+        memset(&error, 0, sizeof error);
+        turned_open(&student, "N,4", "4,3", false);
+        turned_open(&teacher[0], "N,4", "4,3", false);
+        if (k == 0) {
+            turned_open(&teacher[1], "N,4", "4,5", false);
+        } else {
+            build_begin(&teacher[1], 17);
+            const sbit_value_id x = build_input(&teacher[1], "x", SBIT_F32, "N,4");
+            build_output(&teacher[1], build_node(&teacher[1], "ArgMax", "top", &x, 1, NULL, 0));
+        }
+        sbit_graph *const graphs[2] = {teacher[0].graph, teacher[1].graph};
+        desc.teachers = graphs;
+        desc.teacher_count = 2;
+        if (CHECK(sbit_trainer_create(student.graph, &desc, &t, &error) == SBIT_ERR_SHAPE)) {
+            CHECK_CONTAINS(error.message, says[k]);
+        }
+        sbit_trainer_destroy(t);
         build_end(&student);
         build_end(&teacher[0]);
         build_end(&teacher[1]);

@@ -55,13 +55,14 @@ typedef struct sbit_train_desc {
     const char *const *train; /* names of the parameters; NULL: all weights */
     size_t train_count;
     size_t output; /* which output of the model the loss looks at */
-    /* distillation: the output also learns from the output of the same number of these models, which
-     * get the same inputs: loss = (1 - distill) * loss + distill * the mean over the teachers of
-     * kl(TEMPERATURE: temperature), whose slope is that of the mean of what they say (Hinton et al.
-     * 2015) */
-    sbit_graph *const *teachers;        /* NULL: none; must outlive the trainer */
-    size_t teacher_count;
-    float distill, temperature;         /* 0: 0.5 and 4 */
+    /* distillation: the output [N, classes] also learns from the output of the same number and shape
+     * of these models, which get the same inputs by their names: loss = (1 - distill) * loss +
+     * distill * the mean over the teachers of kl(TEMPERATURE: temperature), whose slope is that of
+     * the mean of what they say (Hinton et al. 2015) */
+    sbit_graph *const *teachers; /* the graphs stay the caller's, who neither edits nor frees them
+                                    before the trainer; the array is read once */
+    size_t teacher_count;        /* 0: none */
+    float distill, temperature;  /* 0: 0.5 and 4 */
     const sbit_train_feature *features; /* of the first teacher */
     size_t feature_count;
     bool fixed_statistics; /* BatchNormalization as in inference */
@@ -92,8 +93,9 @@ typedef struct sbit_train_report {
 } sbit_train_report;
 
 /* The graph is read here and may be edited or freed afterwards. Errors: UNSUPPORTED (operators
- * without a gradient, all named; nothing to train), NOT_FOUND (names of rows and parameters). Free
- * with sbit_trainer_destroy. */
+ * without a gradient, all named; nothing to train), NOT_FOUND (names of rows, parameters and
+ * features), INVALID_ARGUMENT (an output that is not there, teachers), SHAPE (of what a teacher
+ * says). Free with sbit_trainer_destroy. */
 SPARSEBIT_API sbit_status sbit_trainer_create(const sbit_graph *graph, const sbit_train_desc *desc,
                                               sbit_trainer **out, sbit_error *error);
 SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer); /* NULL is fine */

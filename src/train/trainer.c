@@ -362,6 +362,28 @@ static bool sbit__train_is_shared(const sbit_trainer *t, const sbit_graph *teach
     return same;
 }
 
+/* That a value may have the type of what teacher `number` gives to learn from. */
+static sbit_status sbit__train_compare(const sbit_trainer *t, const sbit_graph *teacher, size_t number,
+                                       sbit_value_id own, sbit_value_id theirs, sbit_error *error)
+{
+    const sbit_value_info *a = sbit_graph_value(t->graph, own), *b = sbit_graph_value(teacher, theirs);
+    bool differ = (a->type.rank >= 0 && b->type.rank >= 0 && a->type.rank != b->type.rank) ||
+                  (a->type.dtype != SBIT_UNDEFINED && b->type.dtype != SBIT_UNDEFINED &&
+                   a->type.dtype != b->type.dtype);
+    for (int32_t i = 0; i < a->type.rank && i < b->type.rank && !differ; i++) {
+        differ = sbit__dim_known(a->type.dims[i]) && sbit__dim_known(b->type.dims[i]) &&
+                 a->type.dims[i].value != b->type.dims[i].value;
+    }
+    if (differ) {
+        char text[2][160];
+        sbit__type_describe(t->graph, &a->type, text[0], sizeof text[0]);
+        sbit__type_describe(teacher, &b->type, text[1], sizeof text[1]);
+        return sbit__fail(error, SBIT_ERR_SHAPE, a->name, "'%s' is %s and cannot learn from teacher %lu's '%s', %s",
+                          a->name, text[0], (unsigned long)number, b->name, text[1]);
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__train_feature(sbit_trainer *t, const sbit_graph *teacher,
                                        const sbit_train_feature *f, sbit_value_id *theirs,
                                        sbit_error *error)
@@ -377,20 +399,7 @@ static sbit_status sbit__train_feature(sbit_trainer *t, const sbit_graph *teache
                               own.idx == 0 ? "the model" : "the teacher",
                               own.idx == 0 ? f->student : f->teacher);
         }
-        const sbit_type *a = &sbit_graph_value(t->graph, own)->type;
-        const sbit_type *b = &sbit_graph_value(teacher, theirs[t->taught_count])->type;
-        bool differ = a->rank >= 0 && b->rank >= 0 && a->rank != b->rank;
-        for (int32_t i = 0; i < a->rank && i < b->rank && !differ; i++) {
-            differ = sbit__dim_known(a->dims[i]) && sbit__dim_known(b->dims[i]) &&
-                     a->dims[i].value != b->dims[i].value;
-        }
-        if (differ) {
-            char text[2][160];
-            sbit__type_describe(t->graph, a, text[0], sizeof text[0]);
-            sbit__type_describe(teacher, b, text[1], sizeof text[1]);
-            return sbit__fail(error, SBIT_ERR_SHAPE, f->student, "'%s' is %s and cannot learn from the teacher's '%s', %s",
-                              f->student, text[0], f->teacher, text[1]);
-        }
+        SBIT__TRY(sbit__train_compare(t, teacher, 0, own, theirs[t->taught_count], error));
         return sbit__train_learn_from(t, "mse", "RELATIVE: true", own, weight, error);
     }
     const uint32_t limit = sbit_graph_value_limit(t->graph);
@@ -439,6 +448,7 @@ static sbit_status sbit__train_teachers(sbit_trainer *t, const sbit_train_desc *
         }
         SBIT__TRY(sbit_infer(teacher, error));
         ids[first] = sbit_graph_output(teacher, desc->output);
+        SBIT__TRY(sbit__train_compare(t, teacher, k, output, ids[first], error));
         SBIT__TRY(sbit__train_learn_from(t, "kl", text, output, mix / (double)desc->teacher_count, error));
         for (size_t i = 0; k == 0 && i < desc->feature_count; i++) {
             SBIT__TRY(sbit__train_feature(t, teacher, &desc->features[i], ids, error));
