@@ -1156,7 +1156,7 @@ static sbit_status stop_after(sbit_trainer *t, const sbit_train_report *r, void 
 }
 
 /* Stopped in the middle of an epoch, saved, loaded into a new trainer and gone on: the same bits as
- * without the break, with momentum, running statistics, augmentation, and a teacher. */
+ * without the break, with momentum, running statistics, augmentation, pieces of batches, and teachers. */
 TEST(resuming_gives_the_same_bits)
 {
     sbit_ctx *ctx = train_ctx();
@@ -1174,8 +1174,9 @@ TEST(resuming_gives_the_same_bits)
     desc.learning_rate = 0.02f;
     desc.optimizer = "adamw";
     desc.weight_decay = 0.01f;
-    desc.teachers = &teacher;
-    desc.teacher_count = 1;
+    sbit_graph *const teachers[2] = {teacher, graph};
+    desc.teachers = teachers;
+    desc.teacher_count = 2;
     desc.distill = 0.3f;
     fit.epochs = 2;
     fit.batch = 16;
@@ -1184,6 +1185,9 @@ TEST(resuming_gives_the_same_bits)
     fit.flip = true;
     fit.shift = 2;
     fit.cutout = 3;
+    fit.mixup = 0.5f;
+    fit.cutmix = 1.0f;
+    fit.micro = 5;
     for (int run = 0; run < 2; run++) {
         CHECK_MSG(sbit_trainer_create(graph, &desc, &t[run], &error) == SBIT_OK, "%s",
                   error.message);
