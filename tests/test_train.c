@@ -2522,6 +2522,10 @@ TEST(several_teachers)
     desc.teachers = both + 2; /* and one that is NULL */
     CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_ERR_INVALID_ARGUMENT);
     CHECK_CONTAINS(error.message, "teacher 1 is NULL");
+    desc.teachers = both;
+    desc.distill = 1.5f;
+    CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_ERR_INVALID_ARGUMENT);
+    CHECK_CONTAINS(error.message, "distill is 1.5, not 0 to 1");
     sbit_feed_close(&d->feed);
     free(d);
     sbit_graph_destroy(both[0]);

@@ -568,6 +568,9 @@ static sbit_status sbit__train_lessons(const sbit_train_desc *desc, sbit_error *
     if (desc->feature_count > 0 && desc->teacher_count == 0) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "features need a teacher");
     }
+    if (desc->teacher_count > 0 && !(desc->distill >= 0.0f && desc->distill <= 1.0f)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "distill is %g, not 0 to 1", (double)desc->distill);
+    }
     for (size_t k = 0; k < desc->teacher_count; k++) {
         if (desc->teachers == NULL || desc->teachers[k] == NULL) {
             return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "teacher %lu is NULL", (unsigned long)k);
