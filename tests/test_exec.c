@@ -1524,8 +1524,8 @@ TEST(shuffles_resizes_and_means_run_with_channels_last)
     check_floats(fast, plain, 20 + 20 * 12 * 10, 2e-5);
 }
 
-/* x [N,16,H,W] of `declared` shape - Conv 3 x 3: what it was lowered to. */
-static sbit_session *square_session(build *b, const char *declared, const sbit_value_shape *shape)
+/* x [N,16,H,W] of `declared` shape - Conv 3 x 3 with `weights`: what it was lowered to. */
+static sbit_session *square_session(build *b, const char *declared, const char *weights, const sbit_value_shape *shape)
 {
     static const int64_t pads[4] = {1, 1, 1, 1};
     const sbit_attr attr = build_ints("pads", pads, 4);
@@ -1534,7 +1534,7 @@ static sbit_session *square_session(build *b, const char *declared, const sbit_v
     sbit_value_id in[2];
     build_begin(b, 17);
     in[0] = build_input(b, "x", SBIT_F32, declared);
-    in[1] = build_weights(b, "w", "20,16,3,3", 1);
+    in[1] = build_weights(b, "w", weights, 1);
     memset(&desc, 0, sizeof desc);
     if (shape != NULL) {
         own = *shape;
@@ -1622,13 +1622,13 @@ TEST(expected_shapes_choose_as_fixed_ones_do)
 {
     static const char *const open_dims = "N,16,H,W", *const large = "2,16,9,10", *const many = "12,16,4,4";
     static const sbit_value_shape small = {{0}, 4, {1, 16, 4, 4}};
-    static const char *const dims[] = {"1,16,4,4", "N,16,H,W"};
+    static const char *const dims[] = {"1,16,4,4", "N,16,H,W"}, *const wide = "20,16,3,3";
     static float x[2 * 16 * 9 * 10], y[2][20 * 4 * 4], z[2][2 * 20 * 9 * 10];
     sbit_session_memory told[2];
     build b[2], c;
     fill(x, 2 * 16 * 9 * 10, 3);
     for (int i = 0; i < 2; i++) {
-        sbit_session *session = square_session(&b[i], dims[i], i == 0 ? NULL : &small);
+        sbit_session *session = square_session(&b[i], dims[i], wide, i == 0 ? NULL : &small);
         if (session != NULL) {
             CHECK_EQ_I64(square_winograd(session), 2);
             CHECK_OK(sbit_session_plan(session, &b[i].error), b[i].error); /* nothing is set */
@@ -1647,13 +1647,13 @@ TEST(expected_shapes_choose_as_fixed_ones_do)
     CHECK(memcmp(y[0], y[1], sizeof y[0]) == 0);
     CHECK_EQ_I64(told[0].activation_bytes, told[1].activation_bytes);
     CHECK_EQ_I64(told[0].packed_bytes, told[1].packed_bytes);
-    sbit_session *session = square_session(&c, many, NULL);
+    sbit_session *session = square_session(&c, many, wide, NULL);
     if (session != NULL) { /* tiles of all images share the weights */
         CHECK_EQ_I64(square_winograd(session), 4);
     }
     sbit_session_destroy(session);
     build_end(&c);
-    session = square_session(&c, open_dims, NULL);
+    session = square_session(&c, open_dims, wide, NULL);
     if (session != NULL) {
         CHECK_EQ_I64(square_winograd(session), 4);
         CHECK_STATUS(sbit_session_plan(session, &c.error), SBIT_ERR_STATE, c.error);
@@ -1662,6 +1662,20 @@ TEST(expected_shapes_choose_as_fixed_ones_do)
     }
     sbit_session_destroy(session);
     build_end(&c);
+}
+
+TEST(few_channels_that_come_out_use_winograd)
+{
+    static const char *const weights[] = {"7,16,3,3", "8,16,3,3", "16,15,3,3"};
+    for (int i = 0; i < 3; i++) {
+        build b;
+        sbit_session *session = square_session(&b, i < 2 ? "1,16,16,16" : "1,15,16,16", weights[i], NULL);
+        if (session != NULL) {
+            CHECK_EQ_I64(square_winograd(session), i == 1 ? 4 : 0);
+        }
+        sbit_session_destroy(session);
+        build_end(&b);
+    }
 }
 
 TEST(expected_shapes_are_checked)
@@ -1755,8 +1769,8 @@ TEST(large_bottlenecks_run_in_strips)
 }
 
 /* x [2,8,7,6] - 1x1 to 16, Relu - 1x1 to 20, Relu, beside 3x3 to 24, LeakyRelu - joined, or also given as they are;
- * expected to be `side` high and wide. */
-static void run_fire(bool joined, int64_t side, float *out, char *rows, size_t capacity)
+ * expected to be `side` high and wide; bias: another one than the 1x1's default, unless NULL. */
+static void run_fire(bool joined, int64_t side, const float *bias, float *out, char *rows, size_t capacity)
 {
     static const int64_t pads[4] = {1, 1, 1, 1};
     static float x[2 * 8 * 7 * 6];
@@ -1772,6 +1786,7 @@ static void run_fire(bool joined, int64_t side, float *out, char *rows, size_t c
     in[0] = build_unary(&b, "Relu", "relu", build_node(&b, "Conv", "squeeze", in, 2, NULL, 0));
     in[1] = build_weights(&b, "w1", "20,16,1,1", 2);
     in[2] = build_weights(&b, "b1", "20", 3);
+    build_do(&b, sbit_graph_set_input(b.graph, in[2], true, &b.error), "default");
     parts[0] = build_unary(&b, "Relu", "relu1", build_node(&b, "Conv", "one", in, 3, NULL, 0));
     in[1] = build_weights(&b, "w2", "24,16,3,3", 4);
     parts[1] = build_unary(&b, "LeakyRelu", "leaky", build_node(&b, "Conv", "other", in, 2, &pad, 1));
@@ -1788,6 +1803,9 @@ static void run_fire(bool joined, int64_t side, float *out, char *rows, size_t c
     rows[0] = '\0';
     if (session != NULL) {
         fill(x, 2 * 8 * 7 * 6, 5);
+        if (bias != NULL) {
+            set_floats(session, "b1", "20", bias);
+        }
         square_run(session, "2,8,7,6", x, out);
         const size_t count = sbit_session_profile(session, nodes, 16);
         for (size_t i = 0; i < count && i < 16; i++) {
@@ -1804,11 +1822,15 @@ static void run_fire(bool joined, int64_t side, float *out, char *rows, size_t c
 TEST(convolutions_that_are_joined_need_no_copies)
 {
     static float joined[2 * 44 * 7 * 6], plain[2 * 44 * 7 * 6];
+    float other[20];
     char rows[256];
-    for (int64_t side = 2; side <= 64; side *= 32) {
-        run_fire(false, side, plain, rows, sizeof rows);
+    fill(other, 20, 6);
+    for (int i = 0; i < 4; i++) {
+        const int64_t side = i < 2 ? 2 : 64;
+        const float *bias = i % 2 == 0 ? NULL : other;
+        run_fire(false, side, bias, plain, rows, sizeof rows);
         CHECK_STR(rows, " ConvLast ConvLast ConvLast Concat");
-        run_fire(true, side, joined, rows, sizeof rows);
+        run_fire(true, side, bias, joined, rows, sizeof rows);
         CHECK_STR(rows, " ConvLast JoinLast");
         CHECK(memcmp(joined, plain, sizeof plain) == 0);
     }
@@ -2171,6 +2193,23 @@ TEST(internal_rows_are_checked)
                                                    : "MatMul 'm': activation is 99") != NULL);
         }
         sbit_session_destroy(session);
+        build_end(&b);
+    }
+}
+
+TEST(joined_convolutions_need_both_weights)
+{
+    build b;
+    sbit_value_id in[3], y;
+    for (size_t count = 2; count < 4; count++) {
+        build_begin(&b, 17);
+        in[0] = build_input(&b, "x", SBIT_F32, "1,2,2,3");
+        in[1] = build_weights(&b, "w", "4,3,1,1", 1);
+        in[2] = build_weights(&b, "bias", "4", 2);
+        build_node_outputs(&b, "sbit", "JoinLast", "join", in, count, NULL, 0, &y, 1);
+        build_output(&b, y);
+        CHECK_STATUS(sbit_infer(b.graph, &b.error), SBIT_ERR_INVALID_MODEL, b.error);
+        CHECK_CONTAINS(b.error.message, "input 3 is missing");
         build_end(&b);
     }
 }

@@ -354,6 +354,9 @@ static bool sbit__join_known(const sbit_op_call *call)
 static sbit_status sbit__join_infer(const sbit_op_call *call, sbit_error *error)
 {
     SBIT__TRY(sbit__op_inputs(call, 2, 5, error));
+    if (!sbit__op_has(call, 3)) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input 3 is missing");
+    }
     SBIT__TRY(sbit__op_dtypes(call, 0x1e, 0, error));
     SBIT__TRY(sbit__last_infer_as(call, "Conv", 11, 3, error));
     sbit_type *out = call->out_type[0];
@@ -364,6 +367,15 @@ static sbit_status sbit__join_infer(const sbit_op_call *call, sbit_error *error)
 }
 
 /* Weights are constants (exec/lower_strips.c): those of the 1x1, packed, then of the other. */
+static void sbit__join_pack_all(const sbit_op_call *call, const sbit__last_conv plan[2], void *packed)
+{
+    for (int32_t i = 0; i < 2; i++) {
+        const sbit_tensor *w = call->in[sbit__join_weight(i)];
+        sbit__last_conv_pack(call->ctx, &plan[i], (const float *)w->data, (float *)packed);
+        packed = (char *)packed + plan[i].packed_bytes;
+    }
+}
+
 static sbit_status sbit__join_pack(const sbit_op_call *call, sbit_error *error)
 {
     sbit__last_conv plan[2];
@@ -378,13 +390,17 @@ static sbit_status sbit__join_pack(const sbit_op_call *call, sbit_error *error)
     if (packed == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    for (int32_t i = 0; i < 2; i++) {
-        const int32_t from = sbit__join_weight(i);
-        sbit__last_conv_pack(call->ctx, &plan[i], (const float *)call->in[from]->data, (float *)packed);
-        call->release_input(call, from);
-        packed = (char *)packed + plan[i].packed_bytes;
-    }
+    sbit__join_pack_all(call, plan, packed);
+    call->release_input(call, 1);
+    call->release_input(call, 3);
     return SBIT_OK;
+}
+
+/* Bytes of either convolution. */
+static size_t sbit__join_scratch(const sbit__join_params *params)
+{
+    const size_t a = params->plan[0].scratch_bytes, b = params->plan[1].scratch_bytes;
+    return sbit__align64(a > b ? a : b);
 }
 
 static sbit_status sbit__join_prepare(const sbit_op_call *call, sbit_error *error)
@@ -418,8 +434,8 @@ static sbit_status sbit__join_prepare(const sbit_op_call *call, sbit_error *erro
     }
     sbit__last_conv_plan(call->ctx, &params->plan[0]);
     sbit__last_conv_plan_of(call, &params->plan[1]);
-    const size_t a = params->plan[0].scratch_bytes, b = params->plan[1].scratch_bytes;
-    *call->scratch_bytes = a > b ? a : b;
+    const size_t packed = params->plan[0].packed_bytes + params->plan[1].packed_bytes;
+    *call->scratch_bytes = sbit__join_scratch(params) + (call->packed != NULL ? 0 : packed);
     return SBIT_OK;
 }
 
@@ -427,8 +443,13 @@ static sbit_status sbit__join_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit__join_params *params = (const sbit__join_params *)call->params;
     const void *packed = call->packed;
-    if (params == NULL || packed == NULL) {
+    if (params == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    if (packed == NULL) { /* a session that overrides a bias or x */
+        void *here = (char *)call->scratch + sbit__join_scratch(params);
+        sbit__join_pack_all(call, params->plan, here);
+        packed = here;
     }
     float *y = (float *)call->out[0]->data;
     for (int32_t i = 0; i < 2; i++) {
