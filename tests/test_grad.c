@@ -574,6 +574,26 @@ TEST(few_channels_have_gradients_with_channels_last)
     }
 }
 
+/* What comes in of a gradient of x is what comes out of the convolution. */
+TEST(gradients_use_winograd_by_their_own_channels)
+{
+    static const conv_form forms[] = {{"1,16,16,16", "8,16,3,3", NULL, 1, {1, 1}, {1, 1, 1, 1}, {1, 1}, NULL},
+                                      {"1,8,16,16", "16,8,3,3", NULL, 1, {1, 1}, {1, 1, 1, 1}, {1, 1}, NULL}};
+    for (size_t f = 0; f < COUNT(forms); f++) {
+        grad_run run;
+        sbit_node_profile nodes[64];
+        int64_t outputs = 0;
+        conv_chain(&run, &forms[f], SBIT_F32, 1, false);
+        const size_t count = run.b.failed ? 0 : sbit_session_profile(run.session, nodes, COUNT(nodes));
+        for (size_t i = 0; i < count && i < COUNT(nodes); i++) {
+            const sbit_node *node = nodes[i].lowered;
+            outputs += node != NULL && strcmp(node->op_type, "ConvDataGrad") == 0 ? sbit_node_int(node, "winograd", 0) : 0;
+        }
+        CHECK_EQ_I64(outputs, f == 0 ? 0 : 4);
+        grad_end(&run);
+    }
+}
+
 /* Weights that are fed and shared, without a gradient: their convolutions stay as they are. */
 TEST(fed_weights_without_gradients_keep_channels_first)
 {

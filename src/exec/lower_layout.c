@@ -633,15 +633,17 @@ typedef struct sbit__layout_method {
 
 static const sbit__layout_method sbit__layout_methods[] = {{4, 12, 12, 28}, {2, 4, 8, 28}};
 
-/* 3 x 3 without stride, dilation and groups: 4 or 2 outputs at once along an axis, or 0. */
+/* 3 x 3 without stride, dilation and groups: 4 or 2 outputs at once along an axis, or 0. A gradient of x takes
+ * the weights the other way. */
 static int64_t sbit__layout_winograd(const sbit__lowering *lower, const sbit_node *node)
 {
     static const char *const ones[] = {"strides", "dilations"};
     const sbit_type *x = sbit__lower_type(lower, node->inputs[0]);
     const sbit_type *w = sbit__lower_type(lower, node->inputs[1]);
+    const int32_t in = sbit__layout_is(node, "ConvDataGrad") ? 0 : 1, out = 1 - in;
     if (lower->exact || x->rank != 4 || w->rank != 4 || sbit_node_int(node, "group", 1) != 1 ||
         sbit__layout_dim(w, 2, 0) != 3 || sbit__layout_dim(w, 3, 0) != 3 ||
-        sbit__layout_dim(w, 1, 0) < SBIT__LAYOUT_WINOGRAD || sbit__layout_dim(w, 0, 0) < SBIT__LAYOUT_WINOGRAD_OUT) {
+        sbit__layout_dim(w, in, 0) < SBIT__LAYOUT_WINOGRAD || sbit__layout_dim(w, out, 0) < SBIT__LAYOUT_WINOGRAD_OUT) {
         return 0;
     }
     for (size_t i = 0; i < SBIT__COUNT_OF(ones); i++) {
