@@ -31,7 +31,7 @@ extern "C" {
     X(float)  /* sums with bias, residual and activation; fake quantization */                     \
     X(last)   /* float operators with channels last */                                             \
     X(heads)  /* attention in pieces becomes the operator */                                       \
-    X(strips) /* chains of them that do not keep what is between them in memory */
+    X(strips) /* chains of them that do not keep what is between them in memory; what writes into a Concat */
 
 /* The nodes of the caller's graph that a node of the program does the work of. */
 typedef struct sbit__origin {

@@ -48,7 +48,7 @@ static const sbit_type *sbit__strip_conv(const sbit__lowering *lower, const sbit
                : NULL;
 }
 
-/* The description of the strip around a depthwise convolution, with its attributes, which are returned. */
+/* The description of what is made around a convolution, with its attributes, which are returned. */
 static sbit_attr *sbit__strip_begin(const sbit__lowering *lower, const sbit_node *node, const char *op_type,
                                     sbit__lower_desc *desc)
 {
