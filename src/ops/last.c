@@ -312,16 +312,22 @@ static sbit_status sbit__strip_run(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
+/* macs and those of a convolution with weights w whose result is as `at`, but for its channels. */
+static int64_t sbit__last_more_macs(int64_t macs, sbit_type at, const sbit_type *w)
+{
+    at.dims[3] = w->dims[0];
+    const int64_t more = sbit__window_macs(&at, w);
+    return more > INT64_MAX - macs ? INT64_MAX : macs + more;
+}
+
 static int64_t sbit__strip_macs(const sbit_op_call *call)
 {
-    sbit_type at[3] = {*call->in_type[0], *call->out_type[0], *call->out_type[0]};
+    const sbit_type *at[3] = {call->in_type[0], call->out_type[0], call->out_type[0]};
     int64_t macs = 0;
     for (int32_t i = 0; i < 3; i++) {
         const sbit_type *w = sbit__in_type(call, sbit__strip_weight(i));
-        if (w != NULL && at[i].rank == 4) {
-            at[i].dims[3] = w->dims[0];
-            const int64_t more = sbit__window_macs(&at[i], w);
-            macs = more > INT64_MAX - macs ? INT64_MAX : macs + more;
+        if (w != NULL && at[i]->rank == 4) {
+            macs = sbit__last_more_macs(macs, *at[i], w);
         }
     }
     return macs;
@@ -466,13 +472,9 @@ static sbit_status sbit__join_run(const sbit_op_call *call, sbit_error *error)
 
 static int64_t sbit__join_macs(const sbit_op_call *call)
 {
-    sbit_type out = *call->out_type[0];
     int64_t macs = 0;
-    for (int32_t i = 0; i < 2 && out.rank == 4; i++) {
-        const sbit_type *w = call->in_type[sbit__join_weight(i)];
-        out.dims[3] = w->dims[0];
-        const int64_t more = sbit__window_macs(&out, w);
-        macs = more > INT64_MAX - macs ? INT64_MAX : macs + more;
+    for (int32_t i = 0; i < 2 && call->out_type[0]->rank == 4; i++) {
+        macs = sbit__last_more_macs(macs, *call->out_type[0], call->in_type[sbit__join_weight(i)]);
     }
     return macs;
 }

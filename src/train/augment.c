@@ -14,7 +14,17 @@ typedef struct sbit__augment {
     int64_t epoch;
     const sbit_tensor *from;
     float *to;
+    int64_t classes;
+    float *y; /* [samples, classes], zeros: of what is mixed */
 } sbit__augment;
+
+/* Numbers for sample n of the batch: `purpose` tells those of one use from another's. */
+static sbit_rng sbit__augment_rng(const sbit__augment *a, int64_t n, uint64_t purpose)
+{
+    const uint64_t number = (uint64_t)(a->batch->index != NULL ? a->batch->index[n] : n);
+    return sbit_rng_seed((a->desc->seed * 1000003u + (uint64_t)a->epoch) * 1000033u +
+                         number * 2654435761u + purpose);
+}
 
 /* One plane moved by (dy, dx), mirrored, with a square of zeros. */
 static void sbit__augment_plane(const float *from, float *to, int64_t height, int64_t width,
@@ -35,9 +45,7 @@ static void sbit__augment_sample(void *user, int64_t n, int32_t worker)
 {
     const sbit__augment *a = (const sbit__augment *)user;
     const int64_t *dims = a->from->dims, plane = dims[2] * dims[3];
-    const uint64_t number = (uint64_t)(a->batch->index != NULL ? a->batch->index[n] : n);
-    sbit_rng rng = sbit_rng_seed((a->desc->seed * 1000003u + (uint64_t)a->epoch) * 1000033u +
-                                 number * 2654435761u + 1u);
+    sbit_rng rng = sbit__augment_rng(a, n, 1);
     const uint32_t range = (uint32_t)(2 * a->desc->shift + 1);
     const int64_t dy = (int64_t)sbit_rng_below(&rng, range) - a->desc->shift;
     const int64_t dx = (int64_t)sbit_rng_below(&rng, range) - a->desc->shift;
@@ -97,25 +105,16 @@ static float sbit__augment_exchange(sbit_rng *rng, float *a, float *b, const int
     return 1.0f - (float)((to[0] - from[0]) * (to[1] - from[1])) / (float)(dims[2] * dims[3]);
 }
 
-typedef struct sbit__augment_pairs {
-    const sbit_fit_desc *desc;
-    const sbit_batch *batch;
-    int64_t epoch, classes;
-    float *pictures, *y; /* y: [samples, classes], zeros */
-} sbit__augment_pairs;
-
 /* Samples n and count - 1 - n exchange a share, and their classes. */
 static void sbit__augment_pair(void *user, int64_t n, int32_t worker)
 {
-    const sbit__augment_pairs *p = (const sbit__augment_pairs *)user;
-    const int64_t *dims = p->batch->inputs[0].dims, size = dims[1] * dims[2] * dims[3];
+    const sbit__augment *p = (const sbit__augment *)user;
+    const int64_t *dims = p->from->dims, size = dims[1] * dims[2] * dims[3];
     const int64_t other = p->batch->samples - 1 - n;
     const int64_t *classes = (const int64_t *)p->batch->targets[0].data;
     const float mixup = p->desc->mixup, cutmix = p->desc->cutmix;
-    float *a = p->pictures + n * size, *b = p->pictures + other * size;
-    const uint64_t number = (uint64_t)(p->batch->index != NULL ? p->batch->index[n] : n);
-    sbit_rng rng = sbit_rng_seed((p->desc->seed * 1000003u + (uint64_t)p->epoch) * 1000033u +
-                                 number * 2654435761u + 2u);
+    float *a = p->to + n * size, *b = p->to + other * size;
+    sbit_rng rng = sbit__augment_rng(p, n, 2);
     const bool cut = cutmix > 0.0f && (mixup <= 0.0f || sbit_rng_below(&rng, 2) == 1);
     float share = sbit__augment_beta(&rng, cut ? cutmix : mixup);
     (void)worker;
@@ -135,13 +134,12 @@ static void sbit__augment_pair(void *user, int64_t n, int32_t worker)
 }
 
 /* Mixup and cutmix of a run's pictures; their classes become probabilities in `room`. */
-static sbit_status sbit__augment_mix(sbit_trainer *t, const sbit_fit_desc *desc, int64_t epoch,
-                                     sbit_batch *batch, sbit_tensor *room, sbit_error *error)
+static sbit_status sbit__augment_mix(sbit_trainer *t, sbit__augment *a, sbit_batch *batch,
+                                     sbit_tensor *room, sbit_error *error)
 {
     const sbit_value_id output = sbit_graph_output(t->graph, t->loss_output);
     const sbit_type *type = &sbit_graph_value(t->graph, output)->type;
     const sbit_tensor *targets = &batch->targets[0];
-    sbit__augment_pairs pairs;
     int64_t dims[2];
     if (batch->target_count == 0 || type->rank != 2 || !sbit__dim_known(type->dims[1]) ||
         targets->dtype != SBIT_I64 || targets->rank < 1 || targets->dims[0] < batch->samples ||
@@ -164,13 +162,9 @@ static sbit_status sbit__augment_mix(sbit_trainer *t, const sbit_fit_desc *desc,
         SBIT__TRY(sbit_tensor_alloc(t->ctx, SBIT_F32, 2, dims, room, error));
     }
     memset(room->data, 0, sbit_tensor_bytes(room));
-    pairs.desc = desc;
-    pairs.batch = batch;
-    pairs.epoch = epoch;
-    pairs.classes = dims[1];
-    pairs.pictures = (float *)batch->inputs[0].data;
-    pairs.y = (float *)room->data;
-    sbit_ctx_parallel(t->ctx, (dims[0] + 1) / 2, sbit__augment_pair, &pairs);
+    a->classes = dims[1];
+    a->y = (float *)room->data;
+    sbit_ctx_parallel(t->ctx, (dims[0] + 1) / 2, sbit__augment_pair, a);
     batch->targets = room;
     return SBIT_OK;
 }
@@ -201,5 +195,5 @@ SBIT__FN sbit_status sbit__augment_batch(sbit_trainer *t, const sbit_fit_desc *d
     a.to = (float *)room[0].data;
     sbit_ctx_parallel(t->ctx, batch->samples, sbit__augment_sample, &a);
     batch->inputs = &room[0];
-    return mixes ? sbit__augment_mix(t, desc, epoch, batch, &room[1], error) : SBIT_OK;
+    return mixes ? sbit__augment_mix(t, &a, batch, &room[1], error) : SBIT_OK;
 }

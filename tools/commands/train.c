@@ -26,7 +26,6 @@ typedef struct cli_training {
     cli_data train, val;
     bool has_val;
     cli_model teachers[CLI_MAX_LIST];
-    sbit_graph *teacher_graphs[CLI_MAX_LIST];
     size_t teacher_count;
     cli_source_feed source;
     sbit_trainer *trainer;
@@ -169,8 +168,9 @@ static sbit_status cli_train_mask(cli_training *t, sbit_error *error)
     return status;
 }
 
-/* What teachers are for. */
-static int cli_train_teachers(cli_training *t, sbit_train_feature *features, sbit_train_desc *desc)
+/* What teachers are for; graphs, features: room for what desc points to. */
+static int cli_train_teachers(cli_training *t, sbit_graph *graphs[CLI_MAX_LIST], sbit_train_feature *features,
+                              sbit_train_desc *desc)
 {
     const cli_args *args = t->job.args;
     if (args->features == NULL && args->feature_weight.count > 0) {
@@ -187,9 +187,9 @@ static int cli_train_teachers(cli_training *t, sbit_train_feature *features, sbi
         CLI_TRY(cli_model_load(t->job.model.ctx, args->teacher.items[i], teacher));
         t->teacher_count++;
         CLI_TRY(cli_model_prepare(args, teacher));
-        t->teacher_graphs[i] = teacher->graph;
+        graphs[i] = teacher->graph;
     }
-    desc->teachers = t->teacher_graphs;
+    desc->teachers = graphs;
     desc->teacher_count = t->teacher_count;
     desc->distill = (float)cli_one(&args->distill, 0.5);
     features->student = args->features;
@@ -206,6 +206,7 @@ static int cli_train_trainer(cli_training *t)
     char options[64], smoothing[64];
     sbit_train_desc desc;
     sbit_train_feature features;
+    sbit_graph *teachers[CLI_MAX_LIST];
     sbit_error error;
     memset(&desc, 0, sizeof desc);
     memset(&features, 0, sizeof features);
@@ -228,7 +229,7 @@ static int cli_train_trainer(cli_training *t)
     snprintf(smoothing, sizeof smoothing, "SMOOTHING: %g", cli_one(&args->smoothing, 0.0));
     desc.loss_options = smoothing;
     CLI_TRY(cli_find_output(args, t->job.model.graph, &desc.output));
-    CLI_TRY(cli_train_teachers(t, &features, &desc));
+    CLI_TRY(cli_train_teachers(t, teachers, &features, &desc));
     error.status = t->job.quant != NULL
                        ? sbit_trainer_create_qat(t->job.quant, &desc, &t->trainer, &error)
                        : sbit_trainer_create(t->job.model.graph, &desc, &t->trainer, &error);
