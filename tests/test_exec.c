@@ -1710,17 +1710,50 @@ TEST(expected_shapes_are_checked)
     build_end(&b);
 }
 
+/* Runs b on a small x [2,8,7,6], expected to be as shape says: the rows that ran and, with `parts`, the nodes that
+ * became part of others; gives how many there are. bias: another "b1" than the default, unless NULL. */
+static size_t run_profiled(build *b, const sbit_value_shape *shape, const float *bias, bool parts, float *out,
+                           char *rows, size_t capacity)
+{
+    static float x[2 * 8 * 7 * 6];
+    sbit_session_desc desc;
+    sbit_node_profile nodes[16];
+    size_t count = 0;
+    memset(&desc, 0, sizeof desc);
+    desc.shapes = shape;
+    desc.shape_count = 1;
+    desc.profile = true;
+    sbit_session *session = session_of(b, &desc);
+    rows[0] = '\0';
+    if (session != NULL) {
+        fill(x, 2 * 8 * 7 * 6, 5);
+        if (bias != NULL) {
+            set_floats(session, "b1", "20", bias);
+        }
+        square_run(session, "2,8,7,6", x, out);
+        count = sbit_session_profile(session, nodes, 16);
+        for (size_t i = 0; i < count && i < 16; i++) {
+            const bool part = nodes[i].fused_into.idx != 0;
+            const char *name = part ? sbit_graph_node(b->graph, nodes[i].fused_into)->name
+                                    : nodes[i].lowered->op_type;
+            CHECK_EQ_I64(nodes[i].runs, part ? 0 : 1);
+            if (parts || !part) {
+                snprintf(rows + strlen(rows), capacity - strlen(rows), " %s%s", part ? "in " : "", name);
+            }
+        }
+    }
+    sbit_session_destroy(session);
+    return count;
+}
+
 /* x [N,8,H,W] - 1x1 to 48, Relu - depthwise 3x3, Clip - 1x1 to 8 - + x, expected to be `side` high and
  * wide, run on a small one: the rows that ran, the nodes that became part of the first. */
 static void run_bottleneck(int64_t side, float *out, char *rows, size_t capacity)
 {
     static const int64_t pads[4] = {1, 1, 1, 1};
-    static float x[2 * 8 * 7 * 6];
     const sbit_attr attrs[2] = {build_ints("pads", pads, 4), build_int("group", 48)};
     build b;
-    sbit_session_desc desc;
     sbit_value_shape shape = {{0}, 4, {2, 8, side, side}};
-    sbit_node_profile nodes[16];
     sbit_value_id in[3];
     build_begin(&b, 17);
     shape.id = build_input(&b, "x", SBIT_F32, "N,8,H,W");
@@ -1733,26 +1766,7 @@ static void run_bottleneck(int64_t side, float *out, char *rows, size_t capacity
     in[1] = build_weights(&b, "w2", "8,48,1,1", 4);
     in[0] = build_node(&b, "Conv", "project", in, 2, NULL, 0);
     build_output(&b, build_binary(&b, "Add", "add", in[0], shape.id));
-    memset(&desc, 0, sizeof desc);
-    desc.shapes = &shape;
-    desc.shape_count = 1;
-    desc.profile = true;
-    sbit_session *session = session_of(&b, &desc);
-    rows[0] = '\0';
-    if (session != NULL) {
-        fill(x, 2 * 8 * 7 * 6, 5);
-        square_run(session, "2,8,7,6", x, out);
-        const size_t count = sbit_session_profile(session, nodes, 16);
-        CHECK_EQ_I64((int64_t)count, 6);
-        for (size_t i = 0; i < count && i < 16; i++) {
-            const bool part = nodes[i].fused_into.idx != 0;
-            const char *name = part ? sbit_graph_node(b.graph, nodes[i].fused_into)->name
-                                    : nodes[i].lowered->op_type;
-            snprintf(rows + strlen(rows), capacity - strlen(rows), " %s%s", part ? "in " : "", name);
-            CHECK_EQ_I64(nodes[i].runs, part ? 0 : 1);
-        }
-    }
-    sbit_session_destroy(session);
+    CHECK_EQ_I64((int64_t)run_profiled(&b, &shape, NULL, true, out, rows, capacity), 6);
     build_end(&b);
 }
 
@@ -1773,11 +1787,8 @@ TEST(large_bottlenecks_run_in_strips)
 static void run_fire(bool joined, int64_t side, const float *bias, float *out, char *rows, size_t capacity)
 {
     static const int64_t pads[4] = {1, 1, 1, 1};
-    static float x[2 * 8 * 7 * 6];
     const sbit_attr pad = build_ints("pads", pads, 4), axis = build_int("axis", 1);
-    sbit_session_desc desc;
     sbit_value_shape shape = {{0}, 4, {2, 8, side, side}};
-    sbit_node_profile nodes[16];
     sbit_value_id in[3], parts[2];
     build b;
     build_begin(&b, 17);
@@ -1795,26 +1806,7 @@ static void run_fire(bool joined, int64_t side, const float *bias, float *out, c
         build_output(&b, parts[0]);
         build_output(&b, parts[1]);
     }
-    memset(&desc, 0, sizeof desc);
-    desc.shapes = &shape;
-    desc.shape_count = 1;
-    desc.profile = true;
-    sbit_session *session = session_of(&b, &desc);
-    rows[0] = '\0';
-    if (session != NULL) {
-        fill(x, 2 * 8 * 7 * 6, 5);
-        if (bias != NULL) {
-            set_floats(session, "b1", "20", bias);
-        }
-        square_run(session, "2,8,7,6", x, out);
-        const size_t count = sbit_session_profile(session, nodes, 16);
-        for (size_t i = 0; i < count && i < 16; i++) {
-            if (nodes[i].fused_into.idx == 0) {
-                snprintf(rows + strlen(rows), capacity - strlen(rows), " %s", nodes[i].lowered->op_type);
-            }
-        }
-    }
-    sbit_session_destroy(session);
+    run_profiled(&b, &shape, bias, false, out, rows, capacity);
     build_end(&b);
 }
 

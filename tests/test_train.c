@@ -1811,34 +1811,47 @@ static sbit_status own_loss_kept(sbit_graph *graph, const sbit_options *options,
     return status;
 }
 
-TEST(losses_leave_their_output_alone_when_they_fail)
+/* Wherever memory ends while a trainer of a small network is made (with a loss of the user's, unless
+ * NULL, and desc's number of teachers), no session, graph or value is left. */
+static void create_without_memory(sbit_train_desc desc, const sbit_loss_row *row)
 {
-    const sbit_loss_row row = {{"kept", "as mse", 0, sbit_loss_find(NULL, "mse")->head.keys, 1}, true, own_loss_kept};
     bool more = true;
     for (int64_t n = 1; more; n++) {
         test_heap heap = {0, 0, 0, 0};
         sbit_ctx_desc ctx_desc;
-        sbit_train_desc desc;
         sbit_ctx *ctx = NULL;
+        sbit_graph *graphs[3];
         sbit_trainer *t = NULL;
         sbit_error error;
         memset(&ctx_desc, 0, sizeof ctx_desc);
-        memset(&desc, 0, sizeof desc);
         ctx_desc.allocator = test_heap_allocator(&heap);
         CHECK(sbit_ctx_create(&ctx_desc, &ctx, &error) == SBIT_OK);
-        CHECK(sbit_loss_register(ctx, &row, &error) == SBIT_OK);
-        sbit_graph *graph = small_network(ctx, 3);
-        desc.loss = "kept";
-        desc.loss_options = "RELATIVE: true";
+        CHECK(row == NULL || sbit_loss_register(ctx, row, &error) == SBIT_OK);
+        for (size_t k = 0; k <= desc.teacher_count; k++) {
+            graphs[k] = small_network(ctx, 3 + k);
+        }
+        desc.teachers = graphs + 1;
         heap.fail_at = heap.count + n;
-        const sbit_status status = sbit_trainer_create(graph, &desc, &t, &error);
+        const sbit_status status = sbit_trainer_create(graphs[0], &desc, &t, &error);
         more = heap.count >= heap.fail_at;
         CHECK_EQ_I64(status, more ? SBIT_ERR_OUT_OF_MEMORY : SBIT_OK);
         sbit_trainer_destroy(t);
-        sbit_graph_destroy(graph);
+        for (size_t k = 0; k <= desc.teacher_count; k++) {
+            sbit_graph_destroy(graphs[k]);
+        }
         sbit_ctx_destroy(ctx);
         CHECK_EQ_I64(heap.live_bytes, 0);
     }
+}
+
+TEST(losses_leave_their_output_alone_when_they_fail)
+{
+    const sbit_loss_row row = {{"kept", "as mse", 0, sbit_loss_find(NULL, "mse")->head.keys, 1}, true, own_loss_kept};
+    sbit_train_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.loss = "kept";
+    desc.loss_options = "RELATIVE: true";
+    create_without_memory(desc, &row);
 }
 
 static size_t own_bytes(const sbit_optimizer_call *call)
@@ -2394,38 +2407,15 @@ TEST(short_batches_are_left_out_for_fixed_models_only)
     }
 }
 
-/* Wherever memory ends while two teachers are taken: no session, graph or value is left. */
 TEST(teachers_without_memory_leave_nothing)
 {
-    bool more = true;
-    for (int64_t n = 1; more; n++) {
-        static const sbit_train_feature feature = {"*", NULL, 1.0f};
-        test_heap heap = {0, 0, 0, 0};
-        sbit_ctx_desc ctx_desc;
-        sbit_train_desc desc;
-        sbit_ctx *ctx = NULL;
-        sbit_trainer *t = NULL;
-        sbit_error error;
-        memset(&ctx_desc, 0, sizeof ctx_desc);
-        memset(&desc, 0, sizeof desc);
-        ctx_desc.allocator = test_heap_allocator(&heap);
-        CHECK(sbit_ctx_create(&ctx_desc, &ctx, &error) == SBIT_OK);
-        sbit_graph *const graphs[3] = {small_network(ctx, 3), small_network(ctx, 4), small_network(ctx, 5)};
-        desc.teachers = graphs + 1;
-        desc.teacher_count = 2;
-        desc.features = &feature;
-        desc.feature_count = 1;
-        heap.fail_at = heap.count + n;
-        const sbit_status status = sbit_trainer_create(graphs[0], &desc, &t, &error);
-        more = heap.count >= heap.fail_at;
-        CHECK_EQ_I64(status, more ? SBIT_ERR_OUT_OF_MEMORY : SBIT_OK);
-        sbit_trainer_destroy(t);
-        for (int k = 0; k < 3; k++) {
-            sbit_graph_destroy(graphs[k]);
-        }
-        sbit_ctx_destroy(ctx);
-        CHECK_EQ_I64(heap.live_bytes, 0);
-    }
+    static const sbit_train_feature feature = {"*", NULL, 1.0f};
+    sbit_train_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.teacher_count = 2;
+    desc.features = &feature;
+    desc.feature_count = 1;
+    create_without_memory(desc, NULL);
 }
 
 /* A second teacher of other classes or types is refused at once, and named. */
